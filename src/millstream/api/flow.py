@@ -1,0 +1,258 @@
+"""A flow: the user's program, built verb by verb and then run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from millstream.api.building import checked_function, user_location
+from millstream.api.stream import Stream
+from millstream.config import Config, configured
+from millstream.connectors.iterable import IterableSource, ParallelSource
+from millstream.connectors.text import TextSource
+from millstream.errors import UsageError
+from millstream.launch.job import Job
+from millstream.launch.options import LaunchOptions, intercepted, merged_options
+from millstream.plan.explain import explain_mermaid, explain_text
+from millstream.plan.nodes import LogicalPlan, Node, Read
+from millstream.plan.stages import plan_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from millstream.api.handles import ResultHandle
+    from millstream.config import BufferPolicy
+    from millstream.connectors.base import Source
+    from millstream.plan.nodes import Spec
+
+__all__ = ["Flow"]
+
+T = TypeVar("T")
+
+
+class Flow:
+    """A dataflow program.
+
+    Parameters
+    ----------
+    name
+        What Spark's pages, messages and the dashboard call it.
+    buffer
+        How output buffers are sent, for all streams that do not say otherwise:
+        `fixed` or `adaptive`.
+
+    Examples
+    --------
+    >>> import millstream as ms
+    >>> flow = ms.Flow("word-count")
+    >>> lines = flow.from_iterable(["to be or", "not to be"])
+    >>> counts = lines.flat_map(str.split).group_by(str.lower).count().collect()
+    >>> _ = flow.run(on="local")
+    >>> sorted(counts.result())
+    [('be', 2), ('not', 1), ('or', 1), ('to', 2)]
+    """
+
+    def __init__(self, name: str, *, buffer: BufferPolicy | None = None) -> None:
+        self.name = name
+        self.plan = LogicalPlan(name)
+        self._buffer = buffer
+        self._handles: list[ResultHandle[Any]] = []
+        self._last_job: Job | None = None
+
+    # Sources
+
+    def from_iterable(
+        self, items: Iterable[T] | Callable[[], Iterable[T]], *, name: str | None = None
+    ) -> Stream[T]:
+        """Read a collection, or what a function returns, in one task.
+
+        Rows are dealt out to all workers after the source.  `items` is read again after
+        a failure, so an iterator that can be read only once is refused.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("numbers")
+        >>> numbers = flow.from_iterable(range(4)).collect()
+        >>> _ = flow.run(on="local")
+        >>> numbers.result()
+        [0, 1, 2, 3]
+        """
+        return self._read("from_iterable", lambda: IterableSource(items), name)
+
+    def from_parallel(
+        self, function: Callable[[int, int], Iterable[T]], *, name: str | None = None
+    ) -> Stream[T]:
+        """Read what ``function(rank, size)`` returns, in every task of the source.
+
+        `rank` goes from 0 to `size` - 1, and `size` is the number of workers.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("ranks")
+        >>> tens = flow.from_parallel(lambda rank, size: range(10 * rank, 10 * rank + 3))
+        >>> rows = tens.collect()
+        >>> _ = flow.run(on="local", workers=2)
+        >>> sorted(rows.result())
+        [0, 1, 2, 10, 11, 12]
+        """
+        checked_function("from_parallel", function)
+        return self._read("from_parallel", lambda: ParallelSource(function), name)
+
+    def read_text(
+        self,
+        paths: str | Path | list[str | Path],
+        *,
+        encoding: str = "utf-8",
+        name: str | None = None,
+    ) -> Stream[str]:
+        """Read the lines of text files; one big file is read by all workers.
+
+        `paths` may be a file, a directory, a glob pattern, or a list of these.
+        """
+        make = lambda: TextSource(paths, encoding=encoding)  # noqa: E731 - tried below
+        return self._read("read_text", make, name)
+
+    def read(self, source: Source[T], *, name: str | None = None) -> Stream[T]:
+        """Read a source of your own; see `millstream.connectors.base`."""
+        return self._read("read", lambda: source, name)
+
+    # Running
+
+    def start(
+        self,
+        *,
+        on: Literal["spark", "local", "processes"] | None = None,
+        spark: Any = None,
+        master: str | None = None,
+        workers: int | None = None,
+        insecure: bool = False,
+        **settings: Any,
+    ) -> Job:
+        """Start the flow and return at once.
+
+        Parameters
+        ----------
+        on
+            ``"spark"`` (the default), ``"local"`` (this process, no Java) or
+            ``"processes"`` (plain processes on this machine, no Java).
+        spark
+            A `SparkSession` to run on; otherwise one is made.
+        master
+            Spark master for a session that is made here; ``local[*]`` by default.
+        workers
+            Number of workers; by default one per task slot of Spark, and one on
+            ``"local"``.
+        insecure
+            Allow workers on other hosts although Spark itself is not authenticated.
+        settings
+            Fields of `millstream.config.Config`.
+        """
+        options = merged_options(
+            LaunchOptions(
+                on=on,
+                spark=spark,
+                master=master,
+                workers=workers,
+                insecure=insecure,
+                settings=settings,
+            )
+        )
+        self.plan.check()
+        intercepted(self)
+        self._last_job = Job.start(self.plan, self.config(options.settings), options)
+        return self._last_job
+
+    def run(self, **options: Any) -> Job:
+        """Start the flow, wait for its end, and return the job; see `start`.
+
+        Raises
+        ------
+        OperatorError
+            If a user function raised.
+        OperationalError
+            If a worker was lost or could not be started.
+        """
+        job = self.start(**options)
+        job.wait()
+        return job
+
+    @property
+    def last_job(self) -> Job:
+        """The job of the last `start` or `run`."""
+        if self._last_job is None:
+            msg = f"flow {self.name!r} was not started; call run() or start() first"
+            raise UsageError(msg)
+        return self._last_job
+
+    @property
+    def handles(self) -> tuple[ResultHandle[Any], ...]:
+        """The results that sinks will give back, in the order of their making."""
+        return tuple(self._handles)
+
+    def explain(
+        self, *, workers: int = 2, form: Literal["text", "mermaid"] = "text"
+    ) -> str:
+        """Return the logical plan, the stages and the tasks, as text or Mermaid."""
+        self.plan.check()
+        stages = plan_stages(self.plan, self.config({}).buffer)
+        if form == "mermaid":
+            return explain_mermaid(stages)
+        return explain_text(self.plan, stages, workers)
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name!r} with {len(self.plan.nodes)} operators>"
+
+    # For streams
+
+    def config(self, settings: dict[str, Any]) -> Config:
+        """Return the limits and defaults of a job with these settings."""
+        config = configured(Config(), settings)
+        if self._buffer is not None and "buffer" not in settings:
+            config = configured(config, {"buffer": self._buffer})
+        return config
+
+    def add(
+        self,
+        verb: str,
+        spec: Spec,
+        inputs: tuple[int, ...],
+        *,
+        name: str | None = None,
+        **attributes: Any,
+    ) -> Node:
+        """Append an operator to the plan."""
+        node = Node(
+            id=len(self.plan.nodes),
+            name=name or self.plan.free_name(verb),
+            verb=verb,
+            spec=spec,
+            inputs=inputs,
+            location=user_location(),
+            **attributes,
+        )
+        self.plan.add(node)
+        return node
+
+    def rebuffered(self, node: Node, policy: BufferPolicy) -> Node:
+        """Let the output of an operator be sent by another policy."""
+        self.plan.nodes[node.id] = replace(node, buffer=policy)
+        return self.plan.nodes[node.id]
+
+    def remember(self, handle: ResultHandle[Any]) -> None:
+        """Keep the handle of a sink."""
+        self._handles.append(handle)
+
+    def _read(
+        self, verb: str, make: Callable[[], Source[T]], name: str | None
+    ) -> Stream[T]:
+        try:
+            source = make()
+        except UsageError as error:
+            msg = f"`{verb}` at {user_location()}: {error}"
+            raise UsageError(msg) from None
+        width = None if source.is_parallel else 1
+        node = self.add(verb, Read(source), (), name=name, width=width)
+        return Stream(self, node)

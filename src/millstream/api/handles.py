@@ -1,0 +1,41 @@
+"""What a sink that gives something back returns while the flow is being built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.api.flow import Flow
+
+__all__ = ["ResultHandle"]
+
+R = TypeVar("R")
+
+
+class ResultHandle(Generic[R]):
+    """Gives the result of a sink once the flow has run."""
+
+    def __init__(
+        self, flow: Flow, node_id: int, name: str, shape: Callable[[list[Any]], R]
+    ) -> None:
+        self.name = name
+        self._flow = flow
+        self._node_id = node_id
+        self._shape = shape
+
+    def result(self) -> R:
+        """Wait for the flow's job to end and return what the sink received.
+
+        Raises
+        ------
+        UsageError
+            If the flow was not started.
+        MillstreamError
+            If its job did not succeed.
+        """
+        return self._shape(self._flow.last_job.rows(self._node_id))
+
+    def __repr__(self) -> str:
+        return f"<result of {self.name!r} of flow {self._flow.name!r}>"

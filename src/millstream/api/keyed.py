@@ -1,0 +1,355 @@
+"""Keyed streams: values that belong to keys, and groups that wait for an aggregation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from millstream.api.building import checked_function, user_location
+from millstream.api.functions import MapWithState, StatefulFunction
+from millstream.api.sinks import SinkVerbs
+from millstream.errors import UsageError
+from millstream.plan import aggregate as aggregates
+from millstream.plan import nodes
+from millstream.plan.aggregate import Aggregate
+from millstream.plan.grouping import Fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from millstream.api.flow import Flow
+    from millstream.api.stream import Stream
+    from millstream.plan.nodes import Node, Spec
+
+__all__ = ["GroupedStream", "KeyedStream"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+U = TypeVar("U")
+A = TypeVar("A")
+J = TypeVar("J")
+
+
+class _Aggregations(Generic[K, V]):
+    """Aggregations of the values of every key; results are ``(key, result)`` rows."""
+
+    _flow: Flow
+    _node: Node
+
+    def reduce(
+        self, function: Callable[[V, V], V], *, name: str | None = None
+    ) -> Stream[tuple[K, V]]:
+        """Combine the values of a key two by two with an associative function.
+
+        moves data: combined rows · state: one value per key · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("reduce")
+        >>> words = flow.from_iterable(["a", "bb", "cc"]).group_by(len)
+        >>> joined = words.reduce(lambda x, y: x + y).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(joined.result())
+        [(1, 'a'), (2, 'bbcc')]
+        """
+        checked_function("reduce", function)
+        return self._aggregated(aggregates.reduce(function), name)
+
+    def fold(
+        self,
+        initial: A,
+        function: Callable[[A, V], A],
+        *,
+        merge: Callable[[A, A], A] | None = None,
+        name: str | None = None,
+    ) -> Stream[tuple[K, A]]:
+        """Update a copy of `initial` with every value of a key.
+
+        With `merge`, which joins two folded parts, values are combined before they move.
+
+        moves data: all rows, or combined ones · state: one value per key · waits: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("fold")
+        >>> words = flow.from_iterable(["a", "bb", "cc"]).group_by(len)
+        >>> lists = words.fold([], lambda items, word: [*items, word]).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(lists.result())
+        [(1, ['a']), (2, ['bb', 'cc'])]
+        """
+        checked_function("fold", function)
+        if merge is not None:
+            checked_function("fold", merge)
+        return self._aggregated(aggregates.fold(initial, function, merge), name)
+
+    def count(self, *, name: str | None = None) -> Stream[tuple[K, int]]:
+        """Count the values of every key.
+
+        moves data: combined rows · state: a number per key · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("count"), name)
+
+    def sum(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+        """Add up the values of every key.
+
+        moves data: combined rows · state: one value per key · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("sum"), name)
+
+    def min(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+        """Find the smallest value of every key.
+
+        moves data: combined rows · state: one value per key · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("min"), name)
+
+    def max(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+        """Find the largest value of every key.
+
+        moves data: combined rows · state: one value per key · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("max"), name)
+
+    def mean(self, *, name: str | None = None) -> Stream[tuple[K, Any]]:
+        """Compute the mean of the values of every key.
+
+        moves data: combined rows · state: sum and count per key · waits: yes
+        """
+        return self._aggregated(aggregates.builtin("mean"), name)
+
+    def first(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+        """Take the value of every key that arrives first.
+
+        moves data: combined rows · state: one value per key · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("first"), name)
+
+    def last(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+        """Take the value of every key that arrives last.
+
+        moves data: combined rows · state: one value per key · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("last"), name)
+
+    def unique(self, *, name: str | None = None) -> Stream[tuple[K, set[V]]]:
+        """Collect the distinct values of every key into a set.
+
+        moves data: combined rows · state: a set per key · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("unique"), name)
+
+    def aggregate(
+        self, aggregate: Aggregate, *, name: str | None = None
+    ) -> Stream[tuple[K, Any]]:
+        """Apply an aggregate of your own; see `millstream.Aggregate`.
+
+        moves data: combined rows if it can merge · state: one value per key · waits: yes
+        """
+        return self._aggregated(aggregate, name)
+
+    def scan(
+        self,
+        function: Aggregate | Callable[[Any, V], Any],
+        *,
+        initial: Any = aggregates.MISSING,
+        name: str | None = None,
+    ) -> KeyedStream[K, Any]:
+        """Emit the running aggregate of the key after every value.
+
+        `function` combines the aggregate so far with a value, from `initial` on if it
+        is given and from the first value on if not; or it is an `Aggregate`.
+
+        moves data: all rows · state: one value per key · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("scan")
+        >>> totals = flow.from_iterable([1, 2, 3]).group_by(lambda i: i % 2)
+        >>> running = totals.scan(lambda total, i: total + i).collect()
+        >>> _ = flow.run(on="local")
+        >>> running.result()
+        [(1, 1), (0, 2), (1, 4)]
+        """
+        if isinstance(function, Aggregate):
+            chosen = function
+        else:
+            checked_function("scan", function)
+            chosen = (
+                aggregates.reduce(function)
+                if initial is aggregates.MISSING
+                else aggregates.fold(initial, function)
+            )
+        return _keyed_after(self._flow, self._node, "scan", nodes.Scan(chosen), name)
+
+    def _aggregated(self, aggregate: Aggregate, name: str | None) -> Stream[Any]:
+        spec = nodes.AggregateByKey(aggregate)
+        inputs = (self._node.id,)
+        node = self._flow.add(aggregate.name, spec, inputs, name=name)
+        return _stream(self._flow, node)
+
+
+class GroupedStream(_Aggregations[K, V]):
+    """Rows grouped by key; an aggregation must follow."""
+
+    def __init__(self, flow: Flow, node: Node) -> None:
+        self._flow = flow
+        self._node = node
+
+    def __repr__(self) -> str:
+        return f"<GroupedStream from {self._node.verb!r} at {self._node.location}>"
+
+
+class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
+    """Values that belong to keys; all values of a key are in one task.
+
+    Functions get the value alone; sinks get ``(key, value)`` pairs.
+    """
+
+    def __init__(self, flow: Flow, node: Node) -> None:
+        self._flow = flow
+        self._node = node
+
+    def map(
+        self, function: Callable[[V], U], *, name: str | None = None
+    ) -> KeyedStream[K, U]:
+        """Turn every value into one value of the same key; see `Stream.map`."""
+        checked_function("map", function)
+        return self._values("map", nodes.Map(function), name)
+
+    def flat_map(
+        self, function: Callable[[V], Iterable[U]], *, name: str | None = None
+    ) -> KeyedStream[K, U]:
+        """Turn every value into any number of values of the same key."""
+        checked_function("flat_map", function)
+        return self._values("flat_map", nodes.FlatMap(function), name)
+
+    def filter(
+        self, function: Callable[[V], object], *, name: str | None = None
+    ) -> KeyedStream[K, V]:
+        """Keep the values for which the function is true."""
+        checked_function("filter", function)
+        return self._values("filter", nodes.Filter(function), name)
+
+    def filter_map(
+        self, function: Callable[[V], U | None], *, name: str | None = None
+    ) -> KeyedStream[K, U]:
+        """Turn every value into one value, or into none."""
+        checked_function("filter_map", function)
+        return self._values("filter_map", nodes.FilterMap(function), name)
+
+    def flatten(
+        self: KeyedStream[K, Iterable[U]], *, name: str | None = None
+    ) -> KeyedStream[K, U]:
+        """Turn every value, a collection, into its items."""
+        return self._values("flatten", nodes.Flatten(), name)
+
+    def inspect(
+        self, function: Callable[[V], object], *, name: str | None = None
+    ) -> KeyedStream[K, V]:
+        """Call the function for every value and pass the value on unchanged."""
+        checked_function("inspect", function)
+        return self._values("inspect", nodes.Inspect(function), name)
+
+    def key_by(
+        self, function: Callable[[V], J], *, name: str | None = None
+    ) -> KeyedStream[J, V]:
+        """Give the values other keys; see `Stream.key_by`."""
+        spec = nodes.KeyBy(checked_function("key_by", function))
+        return self._values("key_by", spec, name, regroups=Fields())
+
+    def group_by(
+        self, function: Callable[[V], J], *, name: str | None = None
+    ) -> GroupedStream[J, V]:
+        """Group the values by other keys; see `Stream.group_by`."""
+        spec = nodes.KeyBy(checked_function("group_by", function))
+        keyed = self._values("group_by", spec, name, regroups=Fields())
+        return GroupedStream(self._flow, keyed._node)
+
+    def process(
+        self, function: StatefulFunction[K, V, U], *, name: str | None = None
+    ) -> KeyedStream[K, U]:
+        """Call a stateful function for every value; see `StatefulFunction`.
+
+        moves data: no · state: what the function keeps per key · waits for the end: no
+        """
+        if not isinstance(function, StatefulFunction):
+            msg = (
+                f"`process` at {user_location()} takes an instance of StatefulFunction, "
+                f"got {function!r}; for a plain function use map or map_with_state"
+            )
+            raise UsageError(msg)
+        checked_function("process", function.on_record)
+        return self._values("process", nodes.Process(function), name)
+
+    def map_with_state(
+        self,
+        initial: A,
+        function: Callable[[A, V], tuple[A, U]],
+        *,
+        name: str | None = None,
+    ) -> KeyedStream[K, U]:
+        """Turn every value into one value with the help of a state of its key.
+
+        The function gets state and value, and returns the next state and the output.
+
+        moves data: no · state: one value per key · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("steps")
+        >>> readings = flow.from_iterable([("a", 3), ("a", 5)]).key_by(lambda r: r[0])
+        >>> steps = readings.map_with_state(0, lambda last, r: (r[1], r[1] - last))
+        >>> rows = steps.collect()
+        >>> _ = flow.run(on="local")
+        >>> rows.result()
+        [('a', 3), ('a', 2)]
+        """
+        checked_function("map_with_state", function)
+        spec = nodes.Process(MapWithState(initial, function))
+        return self._values("map_with_state", spec, name)
+
+    def drop_key(self, *, name: str | None = None) -> Stream[V]:
+        """Forget the keys and keep the values.
+
+        moves data: no · state: none · waits for the end: no
+        """
+        return self._plain("drop_key", nodes.DropKey(), name)
+
+    def unkey(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+        """Go on with plain ``(key, value)`` rows.
+
+        moves data: no · state: none · waits for the end: no
+        """
+        return self._plain("unkey", nodes.Unkey(), name)
+
+    def _values(
+        self, verb: str, spec: Spec, name: str | None, **attributes: Any
+    ) -> KeyedStream[Any, Any]:
+        return _keyed_after(self._flow, self._node, verb, spec, name, **attributes)
+
+    def _plain(self, verb: str, spec: Spec, name: str | None) -> Stream[Any]:
+        inputs = (self._node.id,)
+        node = self._flow.add(verb, spec, inputs, name=name, takes_pairs=True)
+        return _stream(self._flow, node)
+
+    def __repr__(self) -> str:
+        return f"<KeyedStream from {self._node.verb!r} at {self._node.location}>"
+
+
+def _keyed_after(
+    flow: Flow, node: Node, verb: str, spec: Spec, name: str | None, **attributes: Any
+) -> KeyedStream[Any, Any]:
+    inputs = (node.id,)
+    added = flow.add(verb, spec, inputs, name=name, takes_pairs=True, **attributes)
+    return KeyedStream(flow, added)
+
+
+def _stream(flow: Flow, node: Node) -> Stream[Any]:
+    """Make a plain stream; imported late because `stream` is built on this module."""
+    from millstream.api.stream import Stream  # noqa: PLC0415 - see above
+
+    return cast("Stream[Any]", Stream(flow, node))

@@ -1,0 +1,542 @@
+"""Streams: a dataset of rows, bounded or not, and what can be done with it.
+
+Three types, none of which inherits from another, so that a verb that makes no sense
+does not exist: `Stream` has rows, `KeyedStream` (in `api.keyed`) has values that belong
+to keys, `GroupedStream` (there too) can only be aggregated.
+
+Every verb says its engine facts in one line: whether it moves data between workers,
+what it remembers, and whether it waits for the end of a bounded input.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from millstream.api.building import checked_count, checked_function, user_location
+from millstream.api.handles import ResultHandle
+from millstream.api.keyed import GroupedStream, KeyedStream
+from millstream.api.sinks import SinkVerbs
+from millstream.errors import UsageError
+from millstream.plan import aggregate as aggregates
+from millstream.plan import nodes
+from millstream.plan.aggregate import MISSING
+from millstream.plan.grouping import Broadcast, ByFunction, Fields, Shuffle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from millstream.api.flow import Flow
+    from millstream.config import BufferPolicy
+    from millstream.plan.aggregate import Aggregate
+    from millstream.plan.nodes import Node, Spec
+
+__all__ = ["Stream"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+K = TypeVar("K")
+A = TypeVar("A")
+
+_KEYED_VERBS = frozenset({"process", "map_with_state", "scan", "drop_key", "unkey"})
+_WINDOW_VERBS = frozenset({"window", "sliding_count_reduce", "sliding_p_time_reduce"})
+
+
+class Stream(SinkVerbs[T], Generic[T]):
+    """A dataset of rows of any Python type."""
+
+    def __init__(self, flow: Flow, node: Node) -> None:
+        self._flow = flow
+        self._node = node
+
+    # Row by row
+
+    def map(self, function: Callable[[T], U], *, name: str | None = None) -> Stream[U]:
+        """Turn every row into one row.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("map")
+        >>> doubled = flow.from_iterable([1, 2]).map(lambda i: i * 2).collect()
+        >>> _ = flow.run(on="local")
+        >>> doubled.result()
+        [2, 4]
+        """
+        return self._rows("map", nodes.Map(checked_function("map", function)), name)
+
+    def flat_map(
+        self, function: Callable[[T], Iterable[U]], *, name: str | None = None
+    ) -> Stream[U]:
+        """Turn every row into any number of rows.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("flat_map")
+        >>> rows = flow.from_iterable([5]).flat_map(lambda i: [i, i * 2, i * 3]).collect()
+        >>> _ = flow.run(on="local")
+        >>> rows.result()
+        [5, 10, 15]
+        """
+        checked_function("flat_map", function)
+        return self._rows("flat_map", nodes.FlatMap(function), name)
+
+    def filter(
+        self, function: Callable[[T], object], *, name: str | None = None
+    ) -> Stream[T]:
+        """Keep the rows for which the function is true.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("filter")
+        >>> even = flow.from_iterable(range(5)).filter(lambda i: i % 2 == 0).collect()
+        >>> _ = flow.run(on="local")
+        >>> even.result()
+        [0, 2, 4]
+        """
+        checked_function("filter", function)
+        return self._rows("filter", nodes.Filter(function), name)
+
+    def filter_map(
+        self, function: Callable[[T], U | None], *, name: str | None = None
+    ) -> Stream[U]:
+        """Turn every row into one row, or into none where the function returns None.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("filter_map")
+        >>> known = flow.from_iterable(["a", "x"]).filter_map({"a": 1}.get).collect()
+        >>> _ = flow.run(on="local")
+        >>> known.result()
+        [1]
+        """
+        checked_function("filter_map", function)
+        return self._rows("filter_map", nodes.FilterMap(function), name)
+
+    def flatten(self: Stream[Iterable[U]], *, name: str | None = None) -> Stream[U]:
+        """Turn every row, a collection, into its items.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("flatten")
+        >>> items = flow.from_iterable([[1, 2], [], [3]]).flatten().collect()
+        >>> _ = flow.run(on="local")
+        >>> items.result()
+        [1, 2, 3]
+        """
+        return self._rows("flatten", nodes.Flatten(), name)
+
+    def inspect(
+        self, function: Callable[[T], object], *, name: str | None = None
+    ) -> Stream[T]:
+        """Call the function for every row and pass the row on unchanged.
+
+        moves data: no · state: none · waits for the end: no
+        """
+        checked_function("inspect", function)
+        return self._rows("inspect", nodes.Inspect(function), name)
+
+    def map_batches(
+        self, function: Callable[[list[T]], list[U]], *, name: str | None = None
+    ) -> Stream[U]:
+        """Turn every batch, a list of rows, into a list of rows.
+
+        How rows are cut into batches is up to the engine.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("batches")
+        >>> ordered = flow.from_iterable([3, 1, 2]).map_batches(sorted).collect()
+        >>> _ = flow.run(on="local")
+        >>> ordered.result()
+        [1, 2, 3]
+        """
+        checked_function("map_batches", function)
+        return self._rows("map_batches", nodes.MapBatches(function), name)
+
+    # Keys
+
+    def key_by(
+        self, function: Callable[[T], K], *, name: str | None = None
+    ) -> KeyedStream[K, T]:
+        """Bring rows with equal keys together; any verb may follow.
+
+        Keys are numbers, text, bytes, dates, UUIDs, enum members, None, tuples and
+        frozensets of these, or frozen dataclasses.
+
+        moves data: yes, by key · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("key_by")
+        >>> by_parity = flow.from_iterable(range(3)).key_by(lambda i: i % 2)
+        >>> pairs = by_parity.map(lambda i: i * 10).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(pairs.result())
+        [(0, 0), (0, 20), (1, 10)]
+        """
+        return KeyedStream(self._flow, self._keyed("key_by", function, name))
+
+    def group_by(
+        self, function: Callable[[T], K], *, name: str | None = None
+    ) -> GroupedStream[K, T]:
+        """Group rows by key for an aggregation, which must follow.
+
+        Associative aggregations are combined before rows move.
+
+        moves data: yes, by key · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("group_by")
+        >>> groups = flow.from_iterable(range(10)).group_by(lambda i: i % 2)
+        >>> sums = groups.reduce(lambda x, y: x + y).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(sums.result())
+        [(0, 20), (1, 25)]
+        """
+        return GroupedStream(self._flow, self._keyed("group_by", function, name))
+
+    def unique(self, *, name: str | None = None) -> Stream[T]:
+        """Keep the first of equal rows; rows must be able to be keys.
+
+        moves data: yes, by row · state: every distinct row · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("unique")
+        >>> letters = flow.from_iterable("mississippi").unique().collect()
+        >>> _ = flow.run(on="local")
+        >>> letters.result()
+        ['m', 'i', 's', 'p']
+        """
+        keys = self._flow.add(
+            "unique", nodes.KeyBy(_itself), (self._node.id,), regroups=Fields(),
+            name=f"{name or self._flow.plan.free_name('unique')}.keys",
+        )  # fmt: skip
+        node = self._flow.add("unique", nodes.Unique(), (keys.id,), name=name)
+        return Stream(self._flow, node)
+
+    # Partitioning
+
+    def shuffle(self, *, name: str | None = None) -> Stream[T]:
+        """Deal rows out evenly to all workers.
+
+        moves data: yes, in turn · state: none · waits for the end: no
+        """
+        return self._regrouped("shuffle", name, regroups=Shuffle())
+
+    def broadcast(self, *, name: str | None = None) -> Stream[T]:
+        """Send every row to every worker.
+
+        moves data: yes, a copy to each · state: none · waits for the end: no
+        """
+        return self._regrouped("broadcast", name, regroups=Broadcast())
+
+    def repartition_by(
+        self, function: Callable[[T], int], *, name: str | None = None
+    ) -> Stream[T]:
+        """Send every row to the task whose number the function returns.
+
+        The number is taken modulo the number of tasks.
+
+        moves data: yes, by number · state: none · waits for the end: no
+        """
+        checked_function("repartition_by", function)
+        return self._regrouped("repartition_by", name, regroups=ByFunction(function))
+
+    def max_parallelism(self, tasks: int, *, name: str | None = None) -> Stream[T]:
+        """Run what follows in at most `tasks` tasks, up to the next regrouping.
+
+        moves data: only where there were more tasks · state: none
+        """
+        checked_count("max_parallelism", "tasks", tasks)
+        return self._regrouped("max_parallelism", name, width=tasks)
+
+    def buffered(self, policy: BufferPolicy) -> Stream[T]:
+        """Send the output buffers of this stream by another policy than the flow's.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("quick")
+        >>> rows = flow.from_iterable([1]).buffered(ms.adaptive(64, "1ms")).shuffle()
+        >>> sink = rows.collect()
+        """
+        return Stream(self._flow, self._flow.rebuffered(self._node, policy))
+
+    def merge(self, *others: Stream[T], name: str | None = None) -> Stream[T]:
+        """Put the rows of several streams into one, in no particular order.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("merge")
+        >>> both = flow.from_iterable([1]).merge(flow.from_iterable([2])).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(both.result())
+        [1, 2]
+        """
+        inputs = tuple(stream._input_of("merge", self._flow) for stream in (self, *others))
+        node = self._flow.add("merge", nodes.Merge(), inputs, name=name)
+        return Stream(self._flow, node)
+
+    def split(self, count: int) -> tuple[Stream[T], ...]:
+        """Return `count` streams that all have every row of this one.
+
+        moves data: no · state: none · waits for the end: no
+        """
+        return (self,) * checked_count("split", "count", count)
+
+    def zip(self, other: Stream[U], *, name: str | None = None) -> Stream[tuple[T, U]]:
+        """Pair the i-th row of this stream with the i-th of the other, in one task.
+
+        Rows left over at the end are dropped.  The order of a stream that many tasks
+        made is not defined; `sort_by` defines it.
+
+        moves data: yes, to one task · state: rows without a partner · waits: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("zip")
+        >>> pairs = flow.from_iterable([1, 2]).zip(flow.from_iterable("ab")).collect()
+        >>> _ = flow.run(on="local")
+        >>> pairs.result()
+        [(1, 'a'), (2, 'b')]
+        """
+        inputs = tuple(stream._input_of("zip", self._flow) for stream in (self, other))
+        node = self._flow.add("zip", nodes.Zip(), inputs, name=name, width=1)
+        return Stream(self._flow, node)
+
+    # Order
+
+    def limit(self, rows: int, *, name: str | None = None) -> Stream[T]:
+        """Keep the first `rows` rows; the sources stop once they have passed.
+
+        moves data: yes, to one task · state: a number · waits for the end: no
+
+        Examples
+        --------
+        >>> import itertools
+        >>> import millstream as ms
+        >>> flow = ms.Flow("limit")
+        >>> three = flow.from_iterable(itertools.count).limit(3).collect()
+        >>> _ = flow.run(on="local")
+        >>> three.result()
+        [0, 1, 2]
+        """
+        checked_count("limit", "rows", rows, least=0)
+        return self._add("limit", nodes.Limit(rows), name, width=1)
+
+    def sort_by(
+        self,
+        key: Callable[[T], Any],
+        *,
+        descending: bool = False,
+        name: str | None = None,
+    ) -> Stream[T]:
+        """Put all rows of a bounded stream in order, in one task.
+
+        Followed by `limit`, only the first rows of every task travel.  Runs that do not
+        fit into memory wait on disk.
+
+        moves data: yes, to one task · state: all rows · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("sort_by")
+        >>> longest = flow.from_iterable(["a", "ccc", "bb"]).sort_by(len, descending=True)
+        >>> top = longest.limit(2).collect()
+        >>> _ = flow.run(on="local")
+        >>> top.result()
+        ['ccc', 'bb']
+        """
+        checked_function("sort_by", key)
+        spec = nodes.SortBy(key, is_descending=descending)
+        return self._add("sort_by", spec, name, width=1)
+
+    # One result over all rows
+
+    def reduce(
+        self, function: Callable[[T, T], T], *, name: str | None = None
+    ) -> ResultHandle[T | None]:
+        """Combine all rows two by two with an associative function.
+
+        moves data: one row per task · state: one row · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("reduce")
+        >>> total = flow.from_iterable(range(101)).reduce(lambda x, y: x + y)
+        >>> _ = flow.run(on="local")
+        >>> total.result()
+        5050
+        """
+        checked_function("reduce", function)
+        return self._aggregated(aggregates.reduce(function), name)
+
+    def fold(
+        self,
+        initial: A,
+        function: Callable[[A, T], A],
+        *,
+        merge: Callable[[A, A], A] | None = None,
+        name: str | None = None,
+    ) -> ResultHandle[A]:
+        """Update a copy of `initial` with every row.
+
+        Without `merge` all rows move to one task; with it every task folds its own
+        rows from `initial` and the parts are merged.
+
+        moves data: all rows, or one per task · state: one value · waits: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("fold")
+        >>> length = flow.from_iterable(["a", "bc"]).fold(0, lambda n, word: n + len(word))
+        >>> _ = flow.run(on="local")
+        >>> length.result()
+        3
+        """
+        checked_function("fold", function)
+        result = self._aggregated(aggregates.fold(initial, function, merge), name)
+        return result
+
+    def count(self, *, name: str | None = None) -> ResultHandle[int]:
+        """Count all rows.
+
+        moves data: one number per task · state: a number · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("count"), name)
+
+    def sum(self, *, name: str | None = None) -> ResultHandle[Any]:
+        """Add all rows up; 0 where there are none.
+
+        moves data: one row per task · state: one row · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("sum"), name)
+
+    def min(self, *, name: str | None = None) -> ResultHandle[T | None]:
+        """Find the smallest row; None where there are none.
+
+        moves data: one row per task · state: one row · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("min"), name)
+
+    def max(self, *, name: str | None = None) -> ResultHandle[T | None]:
+        """Find the largest row; None where there are none.
+
+        moves data: one row per task · state: one row · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("max"), name)
+
+    def mean(self, *, name: str | None = None) -> ResultHandle[Any]:
+        """Compute the mean of all rows; None where there are none.
+
+        moves data: one pair per task · state: a sum and a count · waits: yes
+        """
+        return self._aggregated(aggregates.builtin("mean"), name)
+
+    def first(self, *, name: str | None = None) -> ResultHandle[T | None]:
+        """Take the row that arrives first; None where there are none.
+
+        moves data: one row per task · state: one row · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("first"), name)
+
+    def last(self, *, name: str | None = None) -> ResultHandle[T | None]:
+        """Take the row that arrives last; None where there are none.
+
+        moves data: one row per task · state: one row · waits for the end: yes
+        """
+        return self._aggregated(aggregates.builtin("last"), name)
+
+    # Inside
+
+    def _rows(self, verb: str, spec: Spec, name: str | None) -> Stream[Any]:
+        return self._add(verb, spec, name)
+
+    def _add(
+        self, verb: str, spec: Spec, name: str | None, **attributes: Any
+    ) -> Stream[Any]:
+        node = self._flow.add(verb, spec, (self._node.id,), name=name, **attributes)
+        return Stream(self._flow, node)
+
+    def _regrouped(self, verb: str, name: str | None, **attributes: Any) -> Stream[T]:
+        return self._add(verb, nodes.Regroup(), name, **attributes)
+
+    def _keyed(self, verb: str, function: object, name: str | None) -> Node:
+        spec = nodes.KeyBy(checked_function(verb, function))
+        inputs = (self._node.id,)
+        return self._flow.add(verb, spec, inputs, name=name, regroups=Fields())
+
+    def _aggregated(self, aggregate: Aggregate, name: str | None) -> ResultHandle[Any]:
+        verb = aggregate.name
+        name = name or self._flow.plan.free_name(verb)
+        node = self._flow.add(
+            verb, nodes.AggregateAll(aggregate), (self._node.id,), name=name, width=1
+        )
+        empty = None if aggregate.empty is MISSING else aggregate.empty
+        sink = self._flow.add(
+            verb, nodes.Result(empty), (node.id,), name=f"{name}.result", width=1
+        )
+        handle = ResultHandle(
+            self._flow, sink.id, name, lambda rows: rows[0] if rows else empty
+        )
+        self._flow.remember(handle)
+        return handle
+
+    def _input_of(self, verb: str, flow: Flow) -> int:
+        if self._flow is not flow:
+            msg = (
+                f"`{verb}` at {user_location()} joins streams of two flows, "
+                f"{flow.name!r} and {self._flow.name!r}; build both from one flow"
+            )
+            raise UsageError(msg)
+        return self._node.id
+
+    def __repr__(self) -> str:
+        return f"<Stream from {self._node.verb!r} at {self._node.location}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, verb: str) -> Any:
+            """Explain why a verb of keyed streams is not here."""
+            if verb not in _KEYED_VERBS | _WINDOW_VERBS:
+                msg = f"a Stream has no verb {verb!r}"
+                raise AttributeError(msg)
+            msg = (
+                f"`{verb}` at {user_location()} needs a keyed stream, got a Stream from "
+                f"`{self._node.verb}` at {self._node.location}; call .key_by(...) or "
+                ".group_by(...) first"
+            )
+            raise UsageError(msg)
+
+
+def _itself(row: Any) -> Any:
+    return row

@@ -1,0 +1,208 @@
+"""Every limit and default of the engine, with its unit in its name.
+
+A `Config` is plain data: it is made once in the driver, travels with the plan, and
+nothing changes it afterwards.  ``millstream run --set name=value`` sets one field.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any
+
+from millstream.errors import UsageError
+
+__all__ = [
+    "BufferPolicy",
+    "Config",
+    "adaptive",
+    "configured",
+    "fixed",
+    "nanoseconds",
+]
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h)\s*")
+_UNIT_NS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_POLICY = re.compile(r"\s*(fixed|adaptive)\(\s*(\d+)\s*(?:,\s*([^)]+?))?\s*\)\s*")
+
+
+def nanoseconds(duration: str | timedelta) -> int:
+    """Return a duration such as ``"50ms"`` or a `timedelta` in nanoseconds.
+
+    Examples
+    --------
+    >>> nanoseconds("50ms")
+    50000000
+    >>> nanoseconds(timedelta(seconds=2))
+    2000000000
+    """
+    if isinstance(duration, timedelta):
+        return round(duration.total_seconds() * 1_000_000_000)
+    match = _DURATION.fullmatch(duration)
+    if match is None:
+        msg = (
+            f"cannot read the duration {duration!r}; write a number and a unit "
+            "(ns, us, ms, s, m, h), for example '50ms'"
+        )
+        raise UsageError(msg)
+    return round(float(match[1]) * _UNIT_NS[match[2]])
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPolicy:
+    """When an output buffer is sent: at `rows` rows, or after `timeout_ns`."""
+
+    rows: int
+    timeout_ns: int | None
+
+    def __str__(self) -> str:
+        """Return the expression that makes this policy."""
+        if self.timeout_ns is None:
+            return f"fixed({self.rows})"
+        return f"adaptive({self.rows}, {self.timeout_ns / 1_000_000:g}ms)"
+
+
+def fixed(rows: int) -> BufferPolicy:
+    """Send an output buffer when it holds `rows` rows, however long that takes.
+
+    Examples
+    --------
+    >>> print(fixed(1024))
+    fixed(1024)
+    """
+    return BufferPolicy(_positive(rows), None)
+
+
+def adaptive(rows: int, timeout: str | timedelta) -> BufferPolicy:
+    """Send an output buffer at `rows` rows or when its first row waited `timeout`.
+
+    Examples
+    --------
+    >>> print(adaptive(1024, "50ms"))
+    adaptive(1024, 50ms)
+    """
+    return BufferPolicy(_positive(rows), nanoseconds(timeout))
+
+
+def _positive(rows: int) -> int:
+    if rows < 1:
+        msg = f"a buffer holds at least 1 row, got {rows}"
+        raise UsageError(msg)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Limits and defaults of one job."""
+
+    #: How output buffers are sent, unless a stream says otherwise.
+    buffer: BufferPolicy = BufferPolicy(1024, 50_000_000)
+    #: Number of ranges of key hashes; the unit in which keyed state moves.
+    shard_count: int = 1024
+    #: Rows a source hands over at once, at most.
+    source_batch_rows: int = 1024
+    #: Bytes a text source reads at once; about as many lines as a batch has rows.
+    source_block_bytes: int = 65_536
+    #: Splits a task reads at the same time, at most.
+    open_splits_max: int = 64
+    #: A source that had nothing is asked again after this time.
+    source_idle_ms: float = 0.5
+    #: Batches a task takes in one turn before its neighbours get theirs.
+    slice_batches: int = 16
+    #: Batches that may wait between two tasks of the same worker.
+    local_channel_batches: int = 32
+    #: Bytes of encoded batches that all channels into one worker may hold.
+    worker_buffer_bytes: int = 64 * 1024 * 1024
+    #: Most bytes of encoded batches in flight on one channel.
+    channel_credit_bytes: int = 1024 * 1024
+    #: Longest frame a peer may announce; checked before memory is allocated.
+    frame_bytes_max: int = 64 * 1024 * 1024
+    #: Bytes of results that may wait on the way to the driver, per worker.
+    result_backlog_bytes: int = 8 * 1024 * 1024
+    #: Keys a combiner keeps before it sends its partial results on.
+    combine_keys_max: int = 200_000
+    #: Keys whose owner a router remembers.
+    route_cache_keys_max: int = 1_000_000
+    #: Rows a sort keeps in memory; sorted runs beyond it go to disk.
+    sort_memory_rows: int = 1_000_000
+    #: Rows one side of a zip may be ahead of the other.
+    zip_ahead_rows_max: int = 1_000_000
+    #: Time between two signs of life of a worker.
+    heartbeat_ms: int = 500
+    #: A worker or a coordinator silent for this long counts as lost.
+    lease_ms: int = 6_000
+    #: Time a peer has to prove that it knows the secret.
+    handshake_ms: int = 3_000
+    #: Connections that have not proved it yet; the oldest gives way.
+    half_open_max: int = 64
+    #: Time the workers have to register and connect.
+    launch_timeout_ms: int = 120_000
+    #: Time the workers have to leave after they were told to stop.
+    stop_grace_ms: int = 5_000
+    #: Time between two progress reports of a worker.
+    progress_ms: int = 250
+
+    def with_setting(self, text: str) -> Config:
+        """Return a copy with one ``name=value`` applied.
+
+        Examples
+        --------
+        >>> Config().with_setting("buffer=fixed(64)").buffer
+        BufferPolicy(rows=64, timeout_ns=None)
+        """
+        name, separator, value = text.partition("=")
+        if not separator:
+            msg = f"cannot read the setting {text!r}; write name=value"
+            raise UsageError(msg)
+        return configured(self, {name.strip(): value.strip()})
+
+
+def configured(config: Config, settings: dict[str, Any]) -> Config:
+    """Return `config` with the named settings replaced; text values are parsed."""
+    kinds = {field.name: str(field.type) for field in fields(Config)}
+    changes: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name not in kinds:
+            guess = difflib.get_close_matches(name, kinds, n=1)
+            hint = f"; did you mean {guess[0]!r}?" if guess else ""
+            msg = f"there is no setting {name!r}{hint} (settings: {', '.join(kinds)})"
+            raise UsageError(msg)
+        changes[name] = _parsed(name, kinds[name], value)
+    return replace(config, **changes)
+
+
+def _parsed(name: str, kind: str, value: object) -> object:
+    if kind == "BufferPolicy":
+        return value if isinstance(value, BufferPolicy) else _policy(str(value))
+    number = float if kind == "float" else int
+    try:
+        parsed = number(str(value).replace("_", ""))
+    except ValueError:
+        msg = f"setting {name!r} takes a number, got {value!r}"
+        raise UsageError(msg) from None
+    if parsed <= 0:
+        msg = f"setting {name!r} must be greater than 0, got {value!r}"
+        raise UsageError(msg)
+    return parsed
+
+
+def _policy(text: str) -> BufferPolicy:
+    match = _POLICY.fullmatch(text)
+    if match is None or (match[1] == "adaptive") != (match[3] is not None):
+        msg = (
+            f"cannot read the buffer policy {text!r}; write 'fixed(1024)' or "
+            "'adaptive(1024, 50ms)'"
+        )
+        raise UsageError(msg)
+    if match[1] == "fixed":
+        return fixed(int(match[2]))
+    return adaptive(int(match[2]), match[3].strip("'\""))

@@ -1,0 +1,141 @@
+"""Every exception Millstream raises on purpose.
+
+The hierarchy::
+
+    MillstreamError
+    ├── UsageError              the program is wrong; raised while it is being built
+    ├── OperatorError           a user function raised; ``__cause__`` is its exception
+    ├── OperationalError        the world misbehaved
+    │   ├── LaunchError         workers could not be started
+    │   ├── TransportError      a connection broke, or could not be made
+    │   ├── WorkerLostError     a worker died or went silent
+    │   └── JobCancelledError   somebody cancelled the job
+    └── ProtocolError           somebody broke the protocol; never retried
+        ├── LocalProtocolError  our own shell drove a core wrongly (a bug here)
+        └── RemoteProtocolError a peer sent what it may not send
+
+Every error has a stable ``code``; ``docs/reference/errors.md`` explains each one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "JobCancelledError",
+    "LaunchError",
+    "LocalProtocolError",
+    "MillstreamError",
+    "OperationalError",
+    "OperatorError",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "TransportError",
+    "UsageError",
+    "WorkerLostError",
+]
+
+
+class MillstreamError(Exception):
+    """Base class of every error Millstream raises on purpose."""
+
+    code: ClassVar[str] = "millstream"
+
+
+class UsageError(MillstreamError):
+    """The flow or the way it was started is wrong; nothing has run."""
+
+    code = "usage"
+
+
+class OperatorError(MillstreamError):
+    """A user function raised; the original exception is ``__cause__``.
+
+    Attributes
+    ----------
+    operator
+        Name of the operator whose function raised.
+    location
+        Where the operator was written, as ``file.py:line``.
+    position
+        Which record it was: source split and offset, or task and row number.
+    details
+        The traceback on the worker, as text.
+    """
+
+    code = "operator"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operator: str = "",
+        location: str = "",
+        position: str = "",
+        details: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.operator = operator
+        self.location = location
+        self.position = position
+        self.details = details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Carry the keyword attributes through pickle."""
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+class OperationalError(MillstreamError):
+    """Something outside the flow failed."""
+
+    code = "operational"
+
+
+class LaunchError(OperationalError):
+    """The workers could not be started."""
+
+    code = "launch"
+
+
+class TransportError(OperationalError):
+    """A connection broke, or could not be made."""
+
+    code = "transport"
+
+
+class WorkerLostError(OperationalError):
+    """A worker died or stopped answering."""
+
+    code = "worker_lost"
+
+
+class JobCancelledError(OperationalError):
+    """The job was cancelled before its input ended."""
+
+    code = "cancelled"
+
+
+class ProtocolError(MillstreamError):
+    """A participant broke the protocol; the job stops, it never retries."""
+
+    code = "protocol"
+
+
+class LocalProtocolError(ProtocolError):
+    """The code around a protocol core called it in a way it forbids."""
+
+    code = "protocol.local"
+
+
+class RemoteProtocolError(ProtocolError):
+    """A peer sent something that it may not send in the present state."""
+
+    code = "protocol.remote"
+
+
+def _rebuild(
+    kind: type[MillstreamError], args: tuple[Any, ...], state: dict[str, Any]
+) -> MillstreamError:
+    error = kind(*args)
+    error.__dict__.update(state)
+    return error

@@ -1,0 +1,258 @@
+"""A running flow as its user holds it."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import LaunchError, UsageError
+from millstream.launch.local import LocalRun
+from millstream.plan.nodes import Read, Write
+from millstream.plan.stages import plan_stages
+from millstream.protocol.job import OutcomeKind, Phase
+from millstream.runtime.deployment import Deployment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.config import Config
+    from millstream.connectors.base import Sink, Split
+    from millstream.launch.options import LaunchOptions
+    from millstream.launch.run import Run
+    from millstream.plan.nodes import LogicalPlan
+    from millstream.plan.stages import StagePlan
+
+__all__ = ["Job", "StageMetrics", "deploy"]
+
+_STATUS = {
+    Phase.GATHERING: "starting",
+    Phase.CONNECTING: "starting",
+    Phase.RUNNING: "running",
+    Phase.COMMITTING: "committing",
+    Phase.STOPPING: "stopping",
+}
+_OUTCOME = {
+    OutcomeKind.SUCCEEDED: "succeeded",
+    OutcomeKind.FAILED: "failed",
+    OutcomeKind.CANCELLED: "cancelled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageMetrics:
+    """What the tasks of one stage have done so far, added up over workers."""
+
+    stage: int
+    name: str
+    rows_in: int
+    rows_out: int
+    busy_s: float
+    blocked_s: float
+
+
+class Job:
+    """A flow that was started; ends by itself when its input does.
+
+    Made by `Flow.start` and `Flow.run`.
+    """
+
+    def __init__(self, id: str, stages: StagePlan, run: Run, sinks: _Sinks) -> None:  # noqa: A002
+        self.id = id
+        self.name = stages.name
+        self._stages = stages
+        self._run = run
+        self._sinks = sinks
+        self._is_done = threading.Event()
+        self._crash: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._drive, name=f"millstream-{self.name}", daemon=True
+        )
+
+    @classmethod
+    def start(cls, plan: LogicalPlan, config: Config, options: LaunchOptions) -> Job:
+        """Start the workers of a checked plan."""
+        launcher = _launcher(options)
+        id = f"{_safe(plan.name)}-{secrets.token_hex(6)}"  # noqa: A001 - the user's word
+        workers = launcher.worker_count(options)
+        deployment = deploy(plan, config, id, workers)
+        sinks = _Sinks(id, [n.spec.sink for n in plan.nodes if isinstance(n.spec, Write)])
+        sinks.prepare()
+        try:
+            run = launcher.start(deployment, sinks.commit, options)
+        except BaseException:
+            sinks.abort()
+            raise
+        job = cls(id, deployment.stages, run, sinks)
+        job._thread.start()
+        return job
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; return False if `timeout_s` passed first.
+
+        An interrupt (Ctrl-C) while waiting cancels the job.
+
+        Raises
+        ------
+        MillstreamError
+            If the job did not succeed.
+        """
+        try:
+            is_done = self._is_done.wait(timeout_s)
+        except KeyboardInterrupt:
+            self.cancel("interrupted from the keyboard")
+            self._is_done.wait()
+            raise
+        if is_done:
+            self._raise_error()
+        return is_done
+
+    def result(self) -> dict[str, Any]:
+        """Wait for the end and return the rows of every sink that gives them back."""
+        self.wait()
+        names = {n.id: n.name for s in self._stages.stages for n in s.nodes if n.is_sink}
+        found = {name: self.rows(id) for id, name in names.items()}  # noqa: A001
+        return {name: rows for name, rows in found.items() if rows}
+
+    def rows(self, sink: int) -> list[Any]:
+        """Wait for the end and return the rows that one sink sent to the driver."""
+        self.wait()
+        return self._run.coordinator.results.rows(sink)
+
+    def cancel(self, reason: str = "cancelled by the user") -> None:
+        """Ask the job to end now; `wait` then raises `JobCancelledError`."""
+        self._run.coordinator.cancel(reason)
+
+    def status(self) -> str:
+        """Return one word for where the job stands."""
+        outcome = self._run.coordinator.outcome
+        if self._is_done.is_set():
+            return _OUTCOME[outcome.kind] if outcome is not None else "failed"
+        return _STATUS.get(self._run.coordinator.phase, "stopping")
+
+    def metrics(self) -> list[StageMetrics]:
+        """Return what every stage has done so far."""
+        totals = {stage.id: [0, 0, 0, 0] for stage in self._stages.stages}
+        for stages in list(self._run.coordinator.progress.values()):
+            for stage_id, *values in stages:
+                for position, value in enumerate(values):
+                    totals[stage_id][position] += value
+        return [
+            StageMetrics(stage.id, stage.name, ins, outs, busy / 1e9, blocked / 1e9)
+            for stage, (ins, outs, busy, blocked) in zip(
+                self._stages.stages, totals.values(), strict=True
+            )
+        ]
+
+    def worker_pids(self) -> list[int]:
+        """Return the process ids of the workers that have registered."""
+        return list(self._run.coordinator.pids.values())
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id!r}: {self.status()}>"
+
+    def _drive(self) -> None:
+        """Step the run until the job is over; the body of the job's thread."""
+        try:
+            while not self._run.coordinator.is_over:
+                self._run.step()
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            self._crash = error
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        try:
+            self._run.close()
+            if not self._is_success:
+                self._sinks.abort()
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+            self._crash = self._crash or error
+        finally:
+            self._is_done.set()
+
+    @property
+    def _is_success(self) -> bool:
+        outcome = self._run.coordinator.outcome
+        return outcome is not None and outcome.kind is OutcomeKind.SUCCEEDED
+
+    def _raise_error(self) -> None:
+        if self._crash is not None:
+            raise self._crash
+        error = self._run.coordinator.error()
+        if error is not None:
+            raise error
+
+
+@dataclass(frozen=True, slots=True)
+class _Sinks:
+    """The driver's side of all connectors that a job writes to."""
+
+    job: str
+    sinks: list[Sink[Any]]
+
+    def prepare(self) -> None:
+        for sink in self.sinks:
+            sink.prepare(self.job)
+
+    def commit(self) -> None:
+        for sink in self.sinks:
+            sink.commit(self.job)
+
+    def abort(self) -> None:
+        for sink in self.sinks:
+            sink.abort(self.job)
+
+
+def deploy(plan: LogicalPlan, config: Config, job: str, workers: int) -> Deployment:
+    """Plan the stages and cut the sources into splits."""
+    stages = plan_stages(plan, config.buffer)
+    splits: dict[int, tuple[Split, ...]] = {}
+    for stage in stages.stages:
+        first = stage.nodes[0]
+        if isinstance(first.spec, Read):
+            task_count = min(stage.width or workers, workers)
+            splits[first.id] = tuple(first.spec.source.splits(task_count))
+    return Deployment(job, stages, workers, splits, config)
+
+
+class _Local:
+    """Starts jobs in this process."""
+
+    @staticmethod
+    def worker_count(options: LaunchOptions) -> int:
+        return options.workers or 1
+
+    @staticmethod
+    def start(
+        deployment: Deployment,
+        commit: Callable[[], None],
+        options: LaunchOptions,  # noqa: ARG004 - as the other launchers
+    ) -> Run:
+        return LocalRun(deployment, commit)
+
+
+def _launcher(options: LaunchOptions) -> Any:
+    """Return the launcher; Spark is imported only where it is used."""
+    if options.on == "local":
+        return _Local()
+    if options.on == "processes":
+        from millstream.launch import processes  # noqa: PLC0415 - not always needed
+
+        return processes
+    try:
+        from millstream.launch import spark  # noqa: PLC0415 - seconds of imports
+    except ImportError as error:
+        msg = f"pyspark cannot be imported ({error}); install it, or run on='local'"
+        raise LaunchError(msg) from error
+    return spark
+
+
+def _safe(name: str) -> str:
+    """Return the flow's name with what does not belong in a file name replaced."""
+    cleaned = "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
+    if not cleaned:
+        msg = "a flow needs a name; write Flow('my-flow')"
+        raise UsageError(msg)
+    return cleaned[:64]

@@ -1,0 +1,98 @@
+"""How a flow is to be started: what the program says, else what the command line says.
+
+``millstream run`` sets defaults for the flows that a script starts, and ``millstream
+explain`` and ``millstream simulate`` take the flow away before it starts.  Both go
+through the context variables here.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "LaunchOptions",
+    "default_options",
+    "intercept",
+    "intercepted",
+    "merged_options",
+]
+
+_LAUNCHERS = ("spark", "local", "processes")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """Where and how wide to run; None means that nothing was said."""
+
+    on: str | None = None
+    spark: Any = None
+    master: str | None = None
+    workers: int | None = None
+    insecure: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+_defaults: ContextVar[LaunchOptions] = ContextVar(
+    "millstream_options", default=LaunchOptions()
+)
+_interceptor: ContextVar[Callable[[Any], None] | None] = ContextVar(
+    "millstream_interceptor", default=None
+)
+
+
+def merged_options(said: LaunchOptions) -> LaunchOptions:
+    """Fill in from the defaults what was not said, and check the result."""
+    default = _defaults.get()
+    merged = replace(
+        said,
+        on=said.on or default.on or ("spark" if said.spark or said.master else None),
+        spark=said.spark,
+        master=said.master or default.master,
+        workers=said.workers or default.workers,
+        insecure=said.insecure or default.insecure,
+        settings={**said.settings, **default.settings},
+    )
+    on = merged.on or "spark"
+    if on not in _LAUNCHERS:
+        msg = f"a flow runs on one of {', '.join(_LAUNCHERS)}, got {on!r}"
+        raise UsageError(msg)
+    workers = merged.workers
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        msg = f"a flow needs at least 1 worker, got workers={workers!r}"
+        raise UsageError(msg)
+    return replace(merged, on=on)
+
+
+@contextmanager
+def default_options(options: LaunchOptions) -> Iterator[None]:
+    """Use `options` for every flow that is started inside and says nothing else."""
+    token = _defaults.set(options)
+    try:
+        yield
+    finally:
+        _defaults.reset(token)
+
+
+@contextmanager
+def intercept(take: Callable[[Any], None]) -> Iterator[None]:
+    """Hand every flow that is started inside to `take` first, which may raise."""
+    token = _interceptor.set(take)
+    try:
+        yield
+    finally:
+        _interceptor.reset(token)
+
+
+def intercepted(flow: object) -> None:
+    """Hand the flow to whoever waits for it."""
+    take = _interceptor.get()
+    if take is not None:
+        take(flow)

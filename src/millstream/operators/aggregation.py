@@ -1,0 +1,213 @@
+"""Aggregates by key and over everything, and the combiners in front of them.
+
+A combiner aggregates inside the sending stage, so that a key costs one row per flush
+and not one per record.  Counting runs through `Counter`, whose loop is in C; the
+other aggregates have one dict loop per batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from millstream.operators.base import Operator, Rows
+from millstream.operators.fuse import fuse
+from millstream.plan.aggregate import MISSING
+from millstream.plan.nodes import (
+    AggregateAll,
+    AggregateByKey,
+    Combine,
+    CombineAll,
+    Scan,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from millstream.plan.aggregate import Aggregate
+    from millstream.plan.nodes import Node
+
+__all__ = [
+    "Aggregated",
+    "AggregatedAll",
+    "Combined",
+    "CountedKeys",
+    "Scanned",
+    "accumulate",
+]
+
+_FINISH_ROWS = 1024
+
+
+def accumulate(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) -> None:
+    """Update the accumulator of each row's key with the row's value."""
+    first, update = aggregate.first, aggregate.update
+    rows_iterator = iter(rows)
+    for key, value in rows_iterator:
+        if key in parts:
+            parts[key] = update(parts[key], value)
+        else:
+            parts[key] = first(value)
+
+
+def accumulate_sums(parts: dict[Any, Any], rows: Rows) -> None:
+    """Add each row's value to the sum of its key."""
+    rows_iterator = iter(rows)
+    for key, value in rows_iterator:
+        if key in parts:
+            parts[key] += value
+        else:
+            parts[key] = value
+
+
+def accumulate_parts(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) -> None:
+    """Merge each row, a pair of key and accumulator, into the accumulators."""
+    if aggregate.name in ("count", "sum"):
+        accumulate_sums(parts, rows)
+        return
+    merge = aggregate.merge
+    assert merge is not None
+    rows_iterator = iter(rows)
+    for key, part in rows_iterator:
+        parts[key] = merge(parts[key], part) if key in parts else part
+
+
+class Combined(Operator):
+    """Keeps accumulators by key and sends them on before a cut or when it is full."""
+
+    def __init__(self, nodes: tuple[Node, ...], keys_max: int) -> None:
+        super().__init__(nodes)
+        spec = nodes[-1].spec
+        assert isinstance(spec, Combine)
+        self._aggregate = spec.aggregate
+        self._keys_max = keys_max
+        self._parts: dict[Any, Any] = {}
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        self._take(rows)
+        return self.flush() if len(self._parts) >= self._keys_max else []
+
+    def flush(self) -> Rows:
+        rows = list(self._parts.items())
+        self._parts.clear()
+        return rows
+
+    def finish(self) -> Iterable[Rows]:
+        yield self.flush()
+
+    def _take(self, rows: Rows) -> None:
+        if self._aggregate.name == "sum":
+            accumulate_sums(self._parts, rows)
+        else:
+            accumulate(self._parts, rows, self._aggregate)
+
+
+class CountedKeys(Combined):
+    """A combiner of counts that is fused with the row operators before it."""
+
+    def __init__(self, nodes: tuple[Node, ...], keys_max: int) -> None:
+        super().__init__(nodes, keys_max)
+        self.fused = fuse(nodes[:-1], only_keys=True)
+        self._keys_of = self.fused.function
+        self._counts: Counter[Any] = Counter()
+        self._parts = self._counts
+
+    def _take(self, rows: Rows) -> None:
+        self._counts.update(self._keys_of(rows))
+
+
+class Aggregated(Operator):
+    """One result per key when the input ends."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        super().__init__(nodes)
+        spec = nodes[0].spec
+        assert isinstance(spec, AggregateByKey)
+        self._aggregate = spec.aggregate
+        self._is_combined = spec.is_combined
+        self._parts: dict[Any, Any] = {}
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        if self._is_combined:
+            accumulate_parts(self._parts, rows, self._aggregate)
+        else:
+            accumulate(self._parts, rows, self._aggregate)
+        return []
+
+    def finish(self) -> Iterator[Rows]:
+        finish = self._aggregate.finish
+        rows = list(self._parts.items())
+        self._parts = {}
+        if finish is not None:
+            rows_iterator = iter(rows)
+            rows = [(key, finish(part)) for key, part in rows_iterator]
+        for start in range(0, len(rows), _FINISH_ROWS):
+            yield rows[start : start + _FINISH_ROWS]
+
+
+class AggregatedAll(Operator):
+    """One accumulator over all rows, sent when the input ends.
+
+    In front of the gathering edge it is the combiner (`CombineAll`) and sends the
+    accumulator as it is; behind it (`AggregateAll`) it merges them and sends the result.
+    """
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        super().__init__(nodes)
+        spec = nodes[0].spec
+        assert isinstance(spec, AggregateAll | CombineAll)
+        self._aggregate = spec.aggregate
+        self._is_last = isinstance(spec, AggregateAll)
+        self._is_combined = isinstance(spec, AggregateAll) and spec.is_combined
+        self._part: Any = MISSING
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        aggregate = self._aggregate
+        if aggregate.name == "count" and not self._is_combined:
+            self._part = len(rows) + (0 if self._part is MISSING else self._part)
+            return []
+        update = aggregate.merge if self._is_combined else aggregate.update
+        assert update is not None
+        part = self._part
+        rows_iterator = iter(rows)
+        for row in rows_iterator:
+            if part is MISSING:
+                part = row if self._is_combined else aggregate.first(row)
+            else:
+                part = update(part, row)
+        self._part = part
+        return []
+
+    def finish(self) -> Iterable[Rows]:
+        if self._part is MISSING:
+            return ()
+        part, self._part = self._part, MISSING
+        if self._is_last and self._aggregate.finish is not None:
+            part = self._aggregate.finish(part)
+        return ([part],)
+
+
+class Scanned(Operator):
+    """The running aggregate of the key after every row."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        super().__init__(nodes)
+        spec = nodes[0].spec
+        assert isinstance(spec, Scan)
+        self._aggregate = spec.aggregate
+        self._parts: dict[Any, Any] = {}
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        first, update, finish = (
+            self._aggregate.first,
+            self._aggregate.update,
+            self._aggregate.finish,
+        )
+        parts = self._parts
+        result = []
+        rows_iterator = iter(rows)
+        for key, value in rows_iterator:
+            part = update(parts[key], value) if key in parts else first(value)
+            parts[key] = part
+            result.append((key, finish(part) if finish is not None else part))
+        return result

@@ -1,0 +1,50 @@
+"""The interface of an operator inside a task.
+
+An operator gets whole batches and returns whole batches.  It knows neither where
+they come from nor where they go.
+
+A loop over rows that calls a user function reads them through a local variable
+named ``rows_iterator``; `operators.failure` finds the failing row by it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from millstream.operators.fuse import FusedFunction
+    from millstream.plan.nodes import Node
+
+__all__ = ["Operator", "Rows"]
+
+Rows = list[Any]
+
+
+class Operator:
+    """Base of all operators; does nothing to the rows."""
+
+    #: Whether it needs no more rows; its task then ends early.
+    is_satisfied = False
+    #: The generated function it runs, if any.
+    fused: FusedFunction | None = None
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        #: The nodes of the plan that this operator carries out.
+        self.nodes = nodes
+
+    def process(self, rows: Rows, port: int) -> Rows:
+        """Take a batch of input `port` and return what follows from it."""
+        raise NotImplementedError
+
+    def flush(self) -> Rows:
+        """Return the rows held back only to save work; called before every cut."""
+        return []
+
+    def finish(self) -> Iterable[Rows]:
+        """Yield the rows that follow from the end of the input."""
+        return ()
+
+    def close(self) -> None:
+        """Give back files and connections; called once, also after a failure."""

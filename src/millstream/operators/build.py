@@ -1,0 +1,130 @@
+"""Make the operators of one task from the nodes of its stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, assert_never
+
+from millstream.operators.aggregation import (
+    Aggregated,
+    AggregatedAll,
+    Combined,
+    CountedKeys,
+    Scanned,
+)
+from millstream.operators.keyed import DistinctKeys, Processed
+from millstream.operators.ordering import Limited, Sorted, Zipped
+from millstream.operators.output import CalledForEach, Emitter, Written
+from millstream.operators.rowwise import FusedRows, MapWholeBatches
+from millstream.plan import nodes as specs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from millstream.config import Config
+    from millstream.operators.base import Operator, Rows
+    from millstream.plan.nodes import Node
+
+__all__ = ["TaskContext", "build_chain"]
+
+_ROW_SPECS = (
+    specs.Map,
+    specs.Filter,
+    specs.FlatMap,
+    specs.FilterMap,
+    specs.Flatten,
+    specs.Inspect,
+    specs.KeyBy,
+    specs.DropKey,
+    specs.Unkey,
+)
+_TRANSPARENT = (specs.Read, specs.Regroup, specs.Merge)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """What the operators of a task may ask for.
+
+    Attributes
+    ----------
+    emit
+        Sends rows of a sink node, given by its id, to the driver.
+    """
+
+    job: str
+    task_index: int
+    config: Config
+    emit: Callable[[int, Rows], None]
+
+
+def build_chain(nodes: Sequence[Node], context: TaskContext) -> list[Operator]:
+    """Return the operators of a stage, fused where they can be."""
+    working = [node for node in nodes if not isinstance(node.spec, _TRANSPARENT)]
+    chain: list[Operator] = []
+    for run in _runs(working):
+        if isinstance(run[0].spec, _ROW_SPECS) and not _is_combined_count(run[-1]):
+            chain.append(FusedRows(run))
+        else:
+            chain.append(_operator(run, context))
+    return chain
+
+
+def _runs(nodes: list[Node]) -> Iterator[tuple[Node, ...]]:
+    """Cut the chain into runs of row operators and single others.
+
+    A combiner of counts joins the run before it: it needs only the keys.
+    """
+    runs: list[tuple[Node, ...]] = []
+    for is_row, group in groupby(nodes, lambda n: isinstance(n.spec, _ROW_SPECS)):
+        members = tuple(group)
+        if is_row:
+            runs.append(members)
+            continue
+        for node in members:
+            follows_rows = bool(runs) and isinstance(runs[-1][0].spec, _ROW_SPECS)
+            if _is_combined_count(node) and follows_rows:
+                runs[-1] = (*runs[-1], node)
+            else:
+                runs.append((node,))
+    return iter(runs)
+
+
+def _is_combined_count(node: Node) -> bool:
+    return isinstance(node.spec, specs.Combine) and node.spec.aggregate.name == "count"
+
+
+def _operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    spec: Any = run[-1].spec
+    config = context.config
+    match spec:
+        case specs.MapBatches():
+            return MapWholeBatches(run)
+        case specs.Combine() if len(run) > 1:
+            return CountedKeys(run, config.combine_keys_max)
+        case specs.Combine():
+            return Combined(run, config.combine_keys_max)
+        case specs.AggregateByKey():
+            return Aggregated(run)
+        case specs.AggregateAll() | specs.CombineAll():
+            return AggregatedAll(run)
+        case specs.Scan():
+            return Scanned(run)
+        case specs.Process():
+            return Processed(run)
+        case specs.Unique():
+            return DistinctKeys(run)
+        case specs.Limit():
+            return Limited(run)
+        case specs.SortBy():
+            return Sorted(run, config.sort_memory_rows)
+        case specs.Zip():
+            return Zipped(run, config.zip_ahead_rows_max)
+        case specs.ForEach():
+            return CalledForEach(run)
+        case specs.Write():
+            return Written(run, spec.sink.open(context.job, context.task_index))
+        case specs.Collect() | specs.Result():
+            sink = run[-1].id
+            return Emitter(run, lambda rows: context.emit(sink, rows))
+    assert_never(spec)

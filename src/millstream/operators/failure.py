@@ -1,0 +1,111 @@
+"""Say which operator and which row a user function failed on.
+
+The hot path keeps no position.  When something is raised, the traceback still holds
+the frame of the loop over the batch, and that frame's ``rows_iterator`` knows how many
+rows are left.  Nothing is run a second time.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from dataclasses import dataclass
+from operator import length_hint
+from typing import TYPE_CHECKING, Any
+
+import millstream
+from millstream.operators.fuse import GENERATED
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from millstream.operators.base import Operator, Rows
+    from millstream.plan.nodes import Node
+
+__all__ = ["Blame", "blame"]
+
+_OWN_FILES = os.path.dirname(millstream.__file__) + os.sep  # noqa: PTH120 - a prefix
+_ROW_TEXT_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Where a user function failed.
+
+    Attributes
+    ----------
+    row_index
+        Index of the row in its batch, or None where no single row is to blame.
+    row_text
+        The row as text, cut short.
+    user_line
+        ``file.py:7: code`` of the innermost line of the user's own, or "".
+    """
+
+    node: Node
+    row_index: int | None
+    row_text: str
+    user_line: str
+
+
+def blame(error: BaseException, operator: Operator, rows: Rows | None) -> Blame:
+    """Find what `error`, raised inside ``operator.process(rows)``, is about."""
+    frames = _frames(error.__traceback__)
+    index = _row_index(frames, rows)
+    row_text = ""
+    if rows is not None and index is not None:
+        row_text = _shortened(rows[index])
+    return Blame(_node(frames, operator), index, row_text, _user_line(frames))
+
+
+def _frames(trace: TracebackType | None) -> list[TracebackType]:
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    return frames
+
+
+def _row_index(frames: list[TracebackType], rows: Rows | None) -> int | None:
+    for frame in frames:
+        iterator = frame.tb_frame.f_locals.get("rows_iterator")
+        if iterator is not None and rows is not None:
+            index = len(rows) - length_hint(iterator) - 1
+            return index if 0 <= index < len(rows) else None
+    return None
+
+
+def _node(frames: list[TracebackType], operator: Operator) -> Node:
+    """Name the operator by the code that raised, else by the generated line."""
+    code_of_node = {
+        getattr(getattr(node.spec, "function", None), "__code__", None): node
+        for node in reversed(operator.nodes)
+    }
+    for frame in frames:
+        code = frame.tb_frame.f_code
+        if code in code_of_node:
+            return code_of_node[code]
+    if operator.fused is not None:
+        lines = [f.tb_lineno for f in frames if f.tb_frame.f_code.co_filename == GENERATED]
+        for line in reversed(lines):
+            if line in operator.fused.node_of_line:
+                return operator.fused.node_of_line[line]
+    return operator.nodes[0]
+
+
+def _user_line(frames: list[TracebackType]) -> str:
+    for frame in reversed(frames):
+        file = frame.tb_frame.f_code.co_filename
+        if file != GENERATED and not file.startswith(_OWN_FILES):
+            summary = traceback.FrameSummary(file, frame.tb_lineno, "")
+            code = f": {summary.line}" if summary.line else ""
+            return f"{os.path.basename(file)}:{frame.tb_lineno}{code}"  # noqa: PTH119
+    return ""
+
+
+def _shortened(row: Any) -> str:
+    try:
+        text = repr(row)
+    except Exception as error:  # noqa: BLE001 - a user's __repr__ may raise anything
+        text = f"<{type(row).__name__} whose repr raised {type(error).__name__}>"
+    return text if len(text) <= _ROW_TEXT_MAX else text[:_ROW_TEXT_MAX] + "…"

@@ -1,0 +1,123 @@
+"""Operators that care about order or number: `limit`, `sort_by`, `zip`."""
+
+from __future__ import annotations
+
+import heapq
+import pickle
+import tempfile
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any
+
+from millstream.operators.base import Operator, Rows
+from millstream.plan.nodes import Limit, SortBy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from millstream.plan.nodes import Node
+
+__all__ = ["Limited", "Sorted", "Zipped"]
+
+_BATCH_ROWS = 1024
+
+
+class Limited(Operator):
+    """The first rows, then none."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        super().__init__(nodes)
+        spec = nodes[0].spec
+        assert isinstance(spec, Limit)
+        self._left = spec.rows
+
+    @property
+    def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
+        """Whether all rows that were asked for have passed."""
+        return self._left <= 0
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        taken = rows[: self._left]
+        self._left -= len(taken)
+        return taken
+
+
+class Sorted(Operator):
+    """All rows in order; runs beyond the memory limit wait in an unnamed file."""
+
+    def __init__(self, nodes: tuple[Node, ...], memory_rows: int) -> None:
+        super().__init__(nodes)
+        spec = nodes[0].spec
+        assert isinstance(spec, SortBy)
+        self._spec = spec
+        self._memory_rows = memory_rows
+        self._rows: Rows = []
+        self._runs: list[IO[bytes]] = []
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        self._rows += rows
+        limit = self._spec.limit
+        if limit is not None and len(self._rows) > 2 * limit + _BATCH_ROWS:
+            self._rows = self._in_order(self._rows)[:limit]
+        elif len(self._rows) >= self._memory_rows:
+            self._spill()
+        return []
+
+    def finish(self) -> Iterator[Rows]:
+        key, is_descending = self._spec.key, self._spec.is_descending
+        runs = [self._in_order(self._rows), *(_stored(run) for run in self._runs)]
+        merged = heapq.merge(*runs, key=key, reverse=is_descending)
+        in_order = islice(merged, self._spec.limit)
+        self._rows = []
+        while rows := list(islice(in_order, _BATCH_ROWS)):
+            yield rows
+
+    def close(self) -> None:
+        for run in self._runs:
+            run.close()
+
+    def _in_order(self, rows: Rows) -> Rows:
+        return sorted(rows, key=self._spec.key, reverse=self._spec.is_descending)
+
+    def _spill(self) -> None:
+        run = tempfile.TemporaryFile(prefix="millstream-sort-")  # noqa: SIM115 - kept
+        rows = self._in_order(self._rows)
+        for start in range(0, len(rows), _BATCH_ROWS):
+            pickle.dump(rows[start : start + _BATCH_ROWS], run, protocol=5)
+        run.seek(0)
+        self._runs.append(run)
+        self._rows = []
+
+
+def _stored(run: IO[bytes]) -> Iterable[Any]:
+    """Yield the rows of a run that this process wrote to an unnamed file."""
+    while True:
+        try:
+            rows = pickle.load(run)  # noqa: S301 - nobody else can reach the file
+        except EOFError:
+            return
+        yield from rows
+
+
+class Zipped(Operator):
+    """Pairs of the i-th rows of two inputs; rows without a partner are dropped."""
+
+    def __init__(self, nodes: tuple[Node, ...], ahead_rows_max: int) -> None:
+        super().__init__(nodes)
+        self._waiting: tuple[Rows, Rows] = ([], [])
+        self._ahead_rows_max = ahead_rows_max
+
+    def process(self, rows: Rows, port: int) -> Rows:
+        left, right = self._waiting
+        self._waiting[port].extend(rows)
+        count = min(len(left), len(right))
+        pairs = list(zip(left[:count], right[:count], strict=True))
+        del left[:count], right[:count]
+        ahead = max(len(left), len(right))
+        if ahead > self._ahead_rows_max:
+            msg = (
+                f"one side of the zip is {ahead} rows ahead of the other, at most "
+                f"{self._ahead_rows_max} may wait; raise the setting "
+                "'zip_ahead_rows_max' or join the streams by a key"
+            )
+            raise RuntimeError(msg)
+        return pairs

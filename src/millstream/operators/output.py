@@ -1,0 +1,59 @@
+"""Sinks: rows for the driver, a function for each row, or a connector's writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.operators.base import Operator, Rows
+from millstream.plan.nodes import ForEach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from millstream.connectors.base import SinkWriter
+    from millstream.plan.nodes import Node
+
+__all__ = ["CalledForEach", "Emitter", "Written"]
+
+
+class Emitter(Operator):
+    """Hands rows to the worker, which sends them to the driver."""
+
+    def __init__(self, nodes: tuple[Node, ...], emit: Callable[[Rows], None]) -> None:
+        super().__init__(nodes)
+        self._emit = emit
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        self._emit(rows)
+        return []
+
+
+class CalledForEach(Operator):
+    """Calls the user's function for every row."""
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        spec = self.nodes[0].spec
+        assert isinstance(spec, ForEach)
+        function = spec.function
+        rows_iterator = iter(rows)
+        for row in rows_iterator:
+            function(row)
+        return []
+
+
+class Written(Operator):
+    """Writes to the connector's writer of this task."""
+
+    def __init__(self, nodes: tuple[Node, ...], writer: SinkWriter[Any]) -> None:
+        super().__init__(nodes)
+        self._writer = writer
+        self._is_complete = False
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        self._writer.write(rows)
+        return []
+
+    def finish(self) -> Iterable[Rows]:
+        self._writer.close()
+        self._is_complete = True
+        return ()

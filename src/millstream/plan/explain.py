@@ -1,0 +1,106 @@
+"""Show a plan to people: as text in three parts, and as a Mermaid diagram."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.plan.nodes import (
+    AggregateAll,
+    AggregateByKey,
+    Combine,
+    CombineAll,
+    Limit,
+    Node,
+    SortBy,
+)
+from millstream.plan.physical import lay_out
+
+if TYPE_CHECKING:
+    from millstream.plan.nodes import LogicalPlan
+    from millstream.plan.stages import Edge, Stage, StagePlan
+
+__all__ = ["explain_mermaid", "explain_text"]
+
+
+def explain_text(plan: LogicalPlan, stages: StagePlan, workers: int) -> str:
+    """Return the logical plan, the stages, and the tasks on `workers` workers."""
+    sections = [
+        [f"flow {plan.name!r}", "", "logical plan"],
+        [f"  {_operator_line(plan, node)}" for node in plan.nodes],
+        ["", "stages"],
+        [line for stage in stages.stages for line in _stage_lines(stages, stage)],
+        ["", f"tasks on {workers} worker{'s' if workers != 1 else ''}"],
+        _task_lines(stages, workers),
+    ]
+    return "\n".join(line for section in sections for line in section) + "\n"
+
+
+def explain_mermaid(stages: StagePlan) -> str:
+    """Return the stages as a Mermaid flowchart."""
+    lines = ["flowchart LR"]
+    for stage in stages.stages:
+        lines.append(f"  subgraph stage{stage.id}[stage {stage.id} · {_width(stage)}]")
+        names = [f"n{node.id}[{_label(node)}]" for node in stage.nodes]
+        lines += [f"    {' --> '.join(names)}", "  end"]
+    for edge in stages.edges:
+        source = stages.stages[edge.source].nodes[-1].id
+        target = stages.stages[edge.target].nodes[0].id
+        lines.append(f"  n{source} -->|{edge.grouping}| n{target}")
+    return "\n".join(lines) + "\n"
+
+
+def _operator_line(plan: LogicalPlan, node: Node) -> str:
+    names = {other.id: other.name for other in plan.nodes}
+    sources = ", ".join(names[i] for i in node.inputs)
+    arrow = f" <- {sources}" if sources else ""
+    verb = f" ({node.verb})" if node.verb != node.name else ""
+    regrouped = f" [{node.regroups}]" if node.regroups is not None else ""
+    return f"{node.name}{verb}{regrouped}{arrow}  at {node.location}"
+
+
+def _stage_lines(stages: StagePlan, stage: Stage) -> list[str]:
+    chain = " -> ".join(_label(node) for node in stage.nodes)
+    lines = [f"  stage {stage.id} ({_width(stage)}): {chain}"]
+    lines += [f"    {_edge(edge)}" for edge in stages.outputs(stage)]
+    return lines
+
+
+def _edge(edge: Edge) -> str:
+    return f"-> stage {edge.target} by {edge.grouping}, {edge.buffer}"
+
+
+def _task_lines(stages: StagePlan, workers: int) -> list[str]:
+    plan = lay_out(stages, workers)
+    lines = []
+    for worker in range(workers):
+        tasks = [
+            f"{stage.id}.{worker}"
+            for stage in stages.stages
+            if worker < plan.task_count(stage)
+        ]
+        lines.append(f"  worker {worker}: tasks {', '.join(tasks)}")
+    remote = sum(c.source_index != c.target_index for c in plan.channels)
+    local = len(plan.channels) - remote
+    lines.append(f"  channels: {local} within a worker, {remote} between workers")
+    return lines
+
+
+def _width(stage: Stage) -> str:
+    if stage.width is None:
+        return "one task per worker"
+    return "1 task" if stage.width == 1 else f"at most {stage.width} tasks"
+
+
+def _label(node: Node) -> str:
+    """Return the name of an operator, with what the planner did to it."""
+    match node.spec:
+        case Combine() | CombineAll():
+            return f"{node.name} (combine)"
+        case AggregateByKey(is_combined=True) | AggregateAll(is_combined=True):
+            return f"{node.name} (merge)"
+        case SortBy(limit=int() as limit):
+            return f"{node.name} (first {limit})"
+        case Limit(rows):
+            return f"{node.name} ({rows})"
+        case _:
+            return node.name

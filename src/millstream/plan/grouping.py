@@ -1,0 +1,76 @@
+"""How an edge between two stages spreads rows over the tasks of the next stage.
+
+These are the policies of the locality-aware routing paper (section 2.2) - shuffle,
+local-or-shuffle, fields - and the three that a dataflow needs besides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "Broadcast",
+    "ByFunction",
+    "Fields",
+    "Gather",
+    "Grouping",
+    "LocalOrShuffle",
+    "Shuffle",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Row by row to each task in turn."""
+
+    def __str__(self) -> str:
+        return "shuffle"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOrShuffle:
+    """To the task on the same worker; in turn where there is none."""
+
+    def __str__(self) -> str:
+        return "local-or-shuffle"
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """By key: rows are ``(key, value)`` pairs and equal keys meet in one task."""
+
+    def __str__(self) -> str:
+        return "fields"
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Every row to every task."""
+
+    def __str__(self) -> str:
+        return "broadcast"
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Every row to the one task there is."""
+
+    def __str__(self) -> str:
+        return "gather"
+
+
+@dataclass(frozen=True, slots=True)
+class ByFunction:
+    """To the task that the user's function names, modulo their number."""
+
+    function: Callable[[Any], int]
+
+    def __str__(self) -> str:
+        return "by function"
+
+
+Grouping = Shuffle | LocalOrShuffle | Fields | Broadcast | Gather | ByFunction

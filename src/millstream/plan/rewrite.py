@@ -1,0 +1,101 @@
+"""Put the planner's own operators into the logical plan.
+
+Whatever can be made smaller before rows move is made smaller there: associative
+aggregates are combined, a limit is also a limit of every task, and only the first
+rows of a sort travel.  Rewriting keeps the ids of the user's nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from millstream.plan.grouping import Fields
+from millstream.plan.nodes import (
+    AggregateAll,
+    AggregateByKey,
+    Combine,
+    CombineAll,
+    Limit,
+    Node,
+    SortBy,
+)
+
+if TYPE_CHECKING:
+    from millstream.plan.nodes import LogicalPlan, Spec
+
+__all__ = ["rewrite"]
+
+
+def rewrite(plan: LogicalPlan) -> list[Node]:
+    """Return the nodes to run, in an order in which inputs come first."""
+    rewriter = _Rewriter(plan)
+    for node in plan.nodes:
+        rewriter.visit(node)
+    return rewriter.nodes
+
+
+@dataclass(slots=True)
+class _Rewriter:
+    plan: LogicalPlan
+    nodes: list[Node] = field(default_factory=list)
+
+    def visit(self, node: Node) -> None:
+        match node.spec:
+            case AggregateByKey(aggregate) if aggregate.merge is not None:
+                self._combine_by_key(node)
+            case AggregateAll(aggregate) if aggregate.merge is not None:
+                self._narrow(node, CombineAll(aggregate))
+                self._mark_combined()
+            case Limit():
+                self._limit(node)
+            case SortBy(limit=int()):
+                self._narrow(node, node.spec)
+            case _:
+                self.nodes.append(node)
+
+    def _combine_by_key(self, node: Node) -> None:
+        """Move the regrouping behind a combiner, if nobody else reads the keys."""
+        keys = next(n for n in self.nodes if n.id == node.inputs[0])
+        is_regrouped = isinstance(keys.regroups, Fields)
+        if not is_regrouped or len(self.plan.consumers(keys.id)) > 1:
+            self.nodes.append(node)
+            return
+        assert isinstance(node.spec, AggregateByKey)
+        self.nodes[self.nodes.index(keys)] = replace(keys, regroups=None, buffer=None)
+        self._narrow(node, Combine(node.spec.aggregate))
+        combiner = replace(self.nodes[-2], regroups=keys.regroups, buffer=keys.buffer)
+        self.nodes[-2] = combiner
+        self._mark_combined()
+
+    def _limit(self, node: Node) -> None:
+        """Turn sort-then-limit into a sort that keeps only the first rows."""
+        assert isinstance(node.spec, Limit)
+        below = next(n for n in self.nodes if n.id == node.inputs[0])
+        is_sort = isinstance(below.spec, SortBy) and below.spec.limit is None
+        if not is_sort or len(self.plan.consumers(below.id)) > 1:
+            self._narrow(node, node.spec)
+            return
+        assert isinstance(below.spec, SortBy)
+        self.nodes.remove(below)
+        self._narrow(below, replace(below.spec, limit=node.spec.rows))
+        self.nodes[-1] = replace(below, spec=self.nodes[-2].spec, inputs=self.nodes[-1].inputs)
+        self.nodes.append(node)
+
+    def _narrow(self, node: Node, spec: Spec) -> None:
+        """Put an operator in front of `node` that makes its input smaller."""
+        before = replace(
+            node,
+            id=len(self.plan.nodes) + len(self.nodes),
+            name=f"{node.name}.local",
+            spec=spec,
+            width=None,
+            regroups=None,
+            buffer=None,
+        )
+        self.nodes += [before, replace(node, inputs=(before.id,))]
+
+    def _mark_combined(self) -> None:
+        spec = self.nodes[-1].spec
+        assert isinstance(spec, AggregateByKey | AggregateAll)
+        self.nodes[-1] = replace(self.nodes[-1], spec=replace(spec, is_combined=True))

@@ -1,0 +1,165 @@
+"""Cut the plan into stages: chains of operators with no repartitioning inside.
+
+These are the rules of rstream.md, section IV-A.1.  A new stage begins where rows are
+regrouped, where the number of tasks changes, where a stream is read twice, and where
+streams meet.  A source that exists once is a stage of its own, so that what follows
+it runs on all workers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millstream.plan.grouping import Gather, LocalOrShuffle, Shuffle
+from millstream.plan.nodes import Merge, Node, Read, Zip
+from millstream.plan.rewrite import rewrite
+
+if TYPE_CHECKING:
+    from millstream.config import BufferPolicy
+    from millstream.plan.grouping import Grouping
+    from millstream.plan.nodes import LogicalPlan
+
+__all__ = ["Edge", "Stage", "StagePlan", "plan_stages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A chain of operators; `width` is the most tasks it may have."""
+
+    id: int
+    nodes: tuple[Node, ...]
+    width: int | None
+
+    @property
+    def name(self) -> str:
+        """Names of its first and last operator."""
+        first, last = self.nodes[0].name, self.nodes[-1].name
+        return first if len(self.nodes) == 1 else f"{first}…{last}"
+
+    @property
+    def is_source(self) -> bool:
+        """Whether it reads a source."""
+        return isinstance(self.nodes[0].spec, Read)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Rows from one stage to input `port` of another."""
+
+    id: int
+    source: int
+    target: int
+    port: int
+    grouping: Grouping
+    buffer: BufferPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """The stages of a flow and the edges between them."""
+
+    name: str
+    stages: tuple[Stage, ...]
+    edges: tuple[Edge, ...]
+
+    def inputs(self, stage: Stage) -> list[Edge]:
+        """Return the edges into a stage."""
+        return [edge for edge in self.edges if edge.target == stage.id]
+
+    def outputs(self, stage: Stage) -> list[Edge]:
+        """Return the edges out of a stage."""
+        return [edge for edge in self.edges if edge.source == stage.id]
+
+
+def plan_stages(plan: LogicalPlan, buffer: BufferPolicy) -> StagePlan:
+    """Cut a checked logical plan into stages."""
+    builder = _Builder(rewrite(plan), buffer)
+    for node in builder.nodes:
+        builder.place(node)
+    stages = tuple(
+        Stage(number, tuple(chain), width)
+        for number, (chain, width) in enumerate(
+            zip(builder.chains, builder.widths, strict=True)
+        )
+    )
+    return StagePlan(plan.name, stages, tuple(builder.edges))
+
+
+class _Builder:
+    def __init__(self, nodes: list[Node], buffer: BufferPolicy) -> None:
+        self.nodes = nodes
+        self.chains: list[list[Node]] = []
+        self.widths: list[int | None] = []
+        self.edges: list[Edge] = []
+        self._buffer = buffer
+        self._by_id = {node.id: node for node in nodes}
+        self._stage_of: dict[int, int] = {}
+        self._readers: dict[int, int] = {}
+        for node in nodes:
+            for source in node.inputs:
+                self._readers[source] = self._readers.get(source, 0) + 1
+
+    def place(self, node: Node) -> None:
+        """Append the node to its input's stage, or begin a stage with it."""
+        if self._can_chain(node):
+            stage = self._stage_of[node.inputs[0]]
+            self.chains[stage].append(node)
+        else:
+            stage = len(self.chains)
+            self.chains.append([node])
+            self.widths.append(self._width(node))
+            for port, source in enumerate(node.inputs):
+                self._connect(self._by_id[source], stage, port)
+        self._stage_of[node.id] = stage
+
+    def _can_chain(self, node: Node) -> bool:
+        if len(node.inputs) != 1 or isinstance(node.spec, Merge | Zip):
+            return False
+        above = self._by_id[node.inputs[0]]
+        if above.regroups is not None or self._readers[above.id] > 1:
+            return False
+        if _is_single_source(above) and node.width != 1 and not node.is_sink:
+            return False
+        width = self.widths[self._stage_of[above.id]]
+        return node.width is None or (width is not None and width <= node.width)
+
+    def _width(self, node: Node) -> int | None:
+        """Return the most tasks of a stage that begins with `node`."""
+        kept = [
+            self.widths[self._stage_of[source]]
+            for source in node.inputs
+            if self._keeps_rows_in_place(self._by_id[source])
+        ]
+        if len(kept) < len(node.inputs) or not kept or None in kept:
+            return node.width
+        widest = max(width for width in kept if width is not None)
+        return widest if node.width is None else min(widest, node.width)
+
+    def _keeps_rows_in_place(self, above: Node) -> bool:
+        return above.regroups is None and not _is_single_source(above)
+
+    def _connect(self, above: Node, stage: int, port: int) -> None:
+        source = self._stage_of[above.id]
+        edge = Edge(
+            id=len(self.edges),
+            source=source,
+            target=stage,
+            port=port,
+            grouping=above.regroups or self._grouping(source, stage),
+            buffer=above.buffer or self._buffer,
+        )
+        self.edges.append(edge)
+
+    def _grouping(self, source: int, target: int) -> Grouping:
+        source_width, target_width = self.widths[source], self.widths[target]
+        if target_width == 1:
+            return Gather()
+        is_wider = source_width is not None and (
+            target_width is None or target_width > source_width
+        )
+        return Shuffle() if is_wider else LocalOrShuffle()
+
+
+def _is_single_source(node: Node) -> bool:
+    return isinstance(node.spec, Read) and not node.spec.source.is_parallel

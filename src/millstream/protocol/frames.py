@@ -1,0 +1,50 @@
+"""What travels between two processes, before anybody turns it into bytes.
+
+A `Frame` is one unit on the connection of a pair of peers.  Control messages
+(`MESSAGE`) stand outside every channel; all other kinds belong to one channel,
+whose elements obey the grammar ``BATCH* END``.  `CREDIT` and `CLOSE` travel
+against the channel's direction, from its reader to its writer.
+
+This module does not know how a frame is encoded or sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millstream.protocol.ids import ChannelId, Generation
+
+__all__ = ["Frame", "FrameKind"]
+
+
+class FrameKind(IntEnum):
+    """Kind of a frame; the number is its byte on the wire."""
+
+    MESSAGE = 1
+    BATCH = 2
+    END = 3
+    CREDIT = 4
+    CLOSE = 5
+
+
+@dataclass(slots=True)
+class Frame:
+    """One unit on the connection between two peers.
+
+    Attributes
+    ----------
+    body
+        A control message, a batch (a list), a number of bytes (`CREDIT`) or None.
+    cost
+        Bytes of credit a batch takes; 0 for every other kind.
+    """
+
+    kind: FrameKind
+    generation: Generation
+    channel: ChannelId
+    sequence: int
+    body: Any = None
+    cost: int = 0

@@ -1,0 +1,276 @@
+"""How two processes prove to each other that they belong to the same job.
+
+The machines here take bytes and return what the caller must do with the
+connection.  They do not know sockets, deadlines or where a nonce comes from.
+
+Theory of operation
+-------------------
+Four messages of fixed size; the dialing side is the *client*::
+
+    client                                                        server
+      -- HELLO(magic, version, role, job, own id, server's id, nonce) ->
+      <- server nonce ------------------------------------------------
+      -- HMAC(key, "client" | HELLO | server nonce) ----------------->
+      <- HMAC(key, "server" | HELLO | server nonce) ------------------
+
+The client proves first, so a stranger never gets anything computed with the key.
+Both nonces are under both proofs, so an old transcript proves nothing; the two
+labels differ, so a proof sent back to its author proves nothing either.
+
+Rules
+-----
+1. A machine keeps at most one incomplete message.
+2. The first wrong byte refuses the connection, and a refusal sends nothing.
+3. After `Done` or `Refused` the machine takes no more bytes.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from millstream.errors import LocalProtocolError
+from millstream.protocol.ids import PeerId
+
+__all__ = [
+    "HELLO_BYTES",
+    "JOB_BYTES",
+    "NONCE_BYTES",
+    "PROOF_BYTES",
+    "ClientHandshake",
+    "Done",
+    "Outcome",
+    "Refused",
+    "Role",
+    "Send",
+    "ServerHandshake",
+    "derive_key",
+]
+
+MAGIC = b"MSHS"
+VERSION = 1
+JOB_BYTES = 16
+NONCE_BYTES = 32
+PROOF_BYTES = 32
+
+_HELLO = struct.Struct(">4sBBxx16sII32s")
+HELLO_BYTES = _HELLO.size
+
+
+class Role(IntEnum):
+    """What a connection is for; the number is its byte in HELLO."""
+
+    DATA = 1
+    """The one connection of a pair of peers."""
+    HEARTBEAT = 2
+    """A second connection of a worker that only says that it is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write these bytes to the connection."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The other side is who it says it is; `leftover` came after its proof."""
+
+    peer: PeerId
+    role: Role
+    leftover: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Close the connection without another byte; `reason` is for our own log."""
+
+    reason: str
+
+
+Outcome = Send | Done | Refused
+
+
+def derive_key(secret: bytes, purpose: bytes) -> bytes:
+    """Return the 32-byte key of one purpose (HKDF with SHA-256, one block).
+
+    Examples
+    --------
+    >>> derive_key(b"secret", b"data") == derive_key(b"secret", b"control")
+    False
+    """
+    extracted = hmac.digest(b"millstream", secret, "sha256")
+    return hmac.digest(extracted, purpose + b"\x01", "sha256")
+
+
+def _proof(key: bytes, label: bytes, hello: bytes, nonce: bytes) -> bytes:
+    return hmac.digest(key, label + hello + nonce, "sha256")
+
+
+def _checked(name: str, value: bytes, size: int) -> bytes:
+    if len(value) != size:
+        msg = f"{name} has {size} bytes, got {len(value)}"
+        raise LocalProtocolError(msg)
+    return value
+
+
+class _Inbox:
+    """Collect one message of known size, and nothing behind it."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._partial = b""
+
+    def take(self, data: bytes) -> tuple[bytes, bytes | None, bytes]:
+        """Return what there is of the message, the whole one if so, and the rest."""
+        missing = self._size - len(self._partial)
+        self._partial += data[:missing]
+        whole = self._partial if len(self._partial) == self._size else None
+        return self._partial, whole, data[missing:]
+
+    def expect(self, size: int) -> None:
+        self._size, self._partial = size, b""
+
+
+class ServerHandshake:
+    """The listening side.
+
+    Parameters
+    ----------
+    key
+        What only members of the job can know; see `derive_key`.
+    job
+        16 bytes that name the job.
+    own_id
+        The peer id that a client must be looking for.
+    nonce
+        32 bytes that were never used before.
+
+    Examples
+    --------
+    >>> server = ServerHandshake(b"key", bytes(16), PeerId(0), bytes(32))
+    >>> server.receive(b"GET / HTTP/1.1")
+    [Refused(reason="the first bytes b'GET ' are not those of a peer")]
+    """
+
+    def __init__(self, key: bytes, job: bytes, own_id: PeerId, nonce: bytes) -> None:
+        self._key = key
+        self._job = _checked("a job id", job, JOB_BYTES)
+        self._own_id = own_id
+        self._nonce = _checked("a nonce", nonce, NONCE_BYTES)
+        self._inbox = _Inbox(HELLO_BYTES)
+        self._hello: bytes | None = None
+        self._over = False
+
+    def receive(self, data: bytes) -> list[Outcome]:
+        """Take bytes from the client; no outcome means that more must come."""
+        if self._over:
+            msg = "the handshake is over; its bytes belong to somebody else now"
+            raise LocalProtocolError(msg)
+        partial, whole, rest = self._inbox.take(data)
+        if self._hello is None and not MAGIC.startswith(partial[: len(MAGIC)]):
+            reason = (
+                f"the first bytes {partial[: len(MAGIC)]!r} are not those of a peer"
+            )
+            return self._refuse(reason)
+        if rest:
+            return self._refuse("the client spoke before it was its turn")
+        if whole is None:
+            return []
+        return self._greet(whole) if self._hello is None else self._verify(whole)
+
+    def _greet(self, hello: bytes) -> list[Outcome]:
+        _, version, role, job, client, server, _ = _HELLO.unpack(hello)
+        if version != VERSION:
+            return self._refuse(f"the client speaks version {version}, not {VERSION}")
+        if hello[6:8] != b"\0\0" or role not in tuple(Role):
+            return self._refuse(f"there is no connection of role {role}")
+        if job != self._job:
+            return self._refuse(f"the client belongs to job {job.hex()}")
+        if server != self._own_id:
+            return self._refuse(f"the client wants peer {server}, not {self._own_id}")
+        if client == self._own_id:
+            return self._refuse(f"the client claims our own peer id {client}")
+        self._hello = hello
+        self._inbox.expect(PROOF_BYTES)
+        return [Send(self._nonce)]
+
+    def _verify(self, proof: bytes) -> list[Outcome]:
+        assert self._hello is not None
+        expected = _proof(self._key, b"client", self._hello, self._nonce)
+        if not hmac.compare_digest(proof, expected):
+            return self._refuse("the client does not know the secret of this job")
+        self._over = True
+        _, _, role, _, client, _, _ = _HELLO.unpack(self._hello)
+        answer = _proof(self._key, b"server", self._hello, self._nonce)
+        return [Send(answer), Done(PeerId(client), Role(role))]
+
+    def _refuse(self, reason: str) -> list[Outcome]:
+        self._over = True
+        return [Refused(reason)]
+
+
+class ClientHandshake:
+    """The dialing side; write `hello` first, then hand it what comes back.
+
+    Parameters are those of `ServerHandshake`, and
+
+    peer
+        The peer id that the server must have.
+    role
+        What the connection is for.
+    """
+
+    def __init__(
+        self,
+        key: bytes,
+        job: bytes,
+        own_id: PeerId,
+        nonce: bytes,
+        *,
+        peer: PeerId,
+        role: Role = Role.DATA,
+    ) -> None:
+        _checked("a job id", job, JOB_BYTES)
+        _checked("a nonce", nonce, NONCE_BYTES)
+        self.hello = _HELLO.pack(MAGIC, VERSION, role, job, own_id, peer, nonce)
+        self._key = key
+        self._peer = peer
+        self._role = role
+        self._inbox = _Inbox(NONCE_BYTES)
+        self._server_nonce: bytes | None = None
+        self._over = False
+
+    def receive(self, data: bytes) -> list[Outcome]:
+        """Take bytes from the server; no outcome means that more must come."""
+        if self._over:
+            msg = "the handshake is over; its bytes belong to somebody else now"
+            raise LocalProtocolError(msg)
+        _, whole, rest = self._inbox.take(data)
+        if whole is None:
+            return []
+        if self._server_nonce is None:
+            return self._prove(whole, rest)
+        return self._verify(whole, rest)
+
+    def _prove(self, nonce: bytes, rest: bytes) -> list[Outcome]:
+        if rest:
+            return self._refuse("the server spoke before it was its turn")
+        self._server_nonce = nonce
+        self._inbox.expect(PROOF_BYTES)
+        return [Send(_proof(self._key, b"client", self.hello, nonce))]
+
+    def _verify(self, proof: bytes, rest: bytes) -> list[Outcome]:
+        assert self._server_nonce is not None
+        expected = _proof(self._key, b"server", self.hello, self._server_nonce)
+        if not hmac.compare_digest(proof, expected):
+            return self._refuse("the server does not know the secret of this job")
+        self._over = True
+        return [Done(self._peer, self._role, rest)]
+
+    def _refuse(self, reason: str) -> list[Outcome]:
+        self._over = True
+        return [Refused(reason)]

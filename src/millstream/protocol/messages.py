@@ -1,0 +1,216 @@
+"""The control messages between workers and their coordinator.
+
+Each is plain data made of numbers, text, bytes, lists and maps, so that any codec
+can carry it; `to_wire` and `from_wire` say in which order the fields go.  Nothing
+here is ever pickled by the engine: where user objects must cross (a result, an
+exception), the sender has already turned them into bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+from millstream.errors import RemoteProtocolError
+
+__all__ = [
+    "Deploy",
+    "Emitted",
+    "Failed",
+    "Finished",
+    "Heartbeat",
+    "LinkLost",
+    "Member",
+    "Message",
+    "Progress",
+    "Ready",
+    "Register",
+    "Release",
+    "Start",
+    "Stop",
+    "StageProgress",
+    "from_wire",
+    "to_wire",
+]
+
+Member = tuple[int, int, str, int]
+"""Worker index, worker id, host and data port of one member of a generation."""
+
+StageProgress = tuple[int, int, int, int, int]
+"""Stage id, rows in, rows out, nanoseconds busy, nanoseconds blocked."""
+
+
+# From a worker to the coordinator.
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A worker started and accepts peers at `host`:`port`."""
+
+    worker: int
+    host: str
+    port: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Every peer of the generation is connected."""
+
+    worker: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The sender is alive; goes both ways."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the worker's tasks have done since the start, one entry per stage."""
+
+    worker: int
+    generation: int
+    stages: tuple[StageProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """Rows of a sink whose result the driver keeps, pickled by the worker."""
+
+    worker: int
+    generation: int
+    sink: int
+    task: int
+    sequence: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All tasks of the worker have ended and everything they sent has left."""
+
+    worker: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A user function or the worker itself failed.
+
+    `kind` is the name of an error class of `millstream.errors`; `cause` is the
+    original exception pickled, or empty where it could not be.
+    """
+
+    worker: int
+    generation: int
+    kind: str
+    text: str
+    operator: str
+    location: str
+    position: str
+    details: str
+    cause: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    """The connection to another worker broke; that worker may be dead or not."""
+
+    worker: int
+    generation: int
+    peer: int
+    reason: str
+
+
+# From the coordinator to a worker.
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    """Make the tasks of this generation and connect to its members."""
+
+    generation: int
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Everybody is ready: read the sources."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Give up all work at once and leave."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The job is complete; leave."""
+
+
+Message = (
+    Register
+    | Ready
+    | Heartbeat
+    | Progress
+    | Emitted
+    | Finished
+    | Failed
+    | LinkLost
+    | Deploy
+    | Start
+    | Stop
+    | Release
+)
+
+_KINDS: tuple[type[Any], ...] = (
+    Register,
+    Ready,
+    Heartbeat,
+    Progress,
+    Emitted,
+    Finished,
+    Failed,
+    LinkLost,
+    Deploy,
+    Start,
+    Stop,
+    Release,
+)
+_TAGS = {kind: tag for tag, kind in enumerate(_KINDS)}
+
+
+def to_wire(message: Message) -> tuple[Any, ...]:
+    """Return the message as a tuple of plain values, its kind first."""
+    return (_TAGS[type(message)], *astuple(message))
+
+
+def from_wire(wire: object) -> Message:
+    """Rebuild a message; whatever is not one is the peer's fault."""
+    if not isinstance(wire, list | tuple) or not wire:
+        msg = f"a control message is a list of values, got {type(wire).__name__}"
+        raise RemoteProtocolError(msg)
+    tag, *values = wire
+    if not isinstance(tag, int) or not 0 <= tag < len(_KINDS):
+        msg = f"there is no control message with tag {tag!r}"
+        raise RemoteProtocolError(msg)
+    kind = _KINDS[tag]
+    if len(values) != len(fields(kind)):
+        msg = f"{kind.__name__} has {len(fields(kind))} fields, got {len(values)}"
+        raise RemoteProtocolError(msg)
+    message: Message = kind(*(_as_tuple(value) for value in values))
+    return message
+
+
+def _as_tuple(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return tuple(_as_tuple(item) for item in value)
+    return value

@@ -1,0 +1,37 @@
+"""The routing table of an edge: which task owns which shard.
+
+A key's hash picks its shard, the table picks the shard's owner.  Tables are immutable
+and carry a version; this module does not know how a key is hashed or how rows move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["RoutingTable", "even_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingTable:
+    """Owner of every shard, by task index."""
+
+    version: int
+    owners: tuple[int, ...]
+
+    @property
+    def shard_count(self) -> int:
+        """Number of shards."""
+        return len(self.owners)
+
+
+def even_table(shard_count: int, task_count: int) -> RoutingTable:
+    """Give every task a contiguous range of shards of nearly equal length.
+
+    Examples
+    --------
+    >>> even_table(5, 2).owners
+    (0, 0, 0, 1, 1)
+    """
+    assert 1 <= task_count
+    owners = tuple(shard * task_count // shard_count for shard in range(shard_count))
+    return RoutingTable(1, owners)

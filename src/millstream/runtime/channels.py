@@ -1,0 +1,290 @@
+"""The two ends of a channel, with its buffer, its credit and its sequence numbers.
+
+An `OutputChannel` collects rows and sends a batch when it is full or its timer fires
+(rstream.md, section IV-B.2).  How a batch reaches the other end is the *carrier*'s
+business: by reference on the same worker, as a frame between two.
+
+Credit: the reader grants bytes (between workers) or batches (on one worker).  A writer
+without credit keeps its rows, which blocks its task; so back-pressure reaches the
+source through every stage without an unbounded buffer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import RemoteProtocolError, TransportError
+from millstream.protocol.frames import Frame, FrameKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.config import BufferPolicy
+    from millstream.plan.physical import Channel
+    from millstream.ports import Network
+    from millstream.protocol.ids import Generation, PeerId
+
+__all__ = [
+    "CreditReturn",
+    "InputChannel",
+    "LocalCarrier",
+    "OutputChannel",
+    "RemoteCarrier",
+]
+
+Rows = list[Any]
+
+_CREDIT_PARTS = 4
+"""A reader returns credit in quarters of the window, not frame by frame."""
+
+
+class InputChannel:
+    """The reading end of a channel."""
+
+    def __init__(self, channel: Channel, wake: Callable[[InputChannel], None]) -> None:
+        self.channel = channel
+        self.port = channel.edge.port
+        self.is_ended = False
+        self.is_closed = False
+        #: Rows taken so far; tells where a failing row was.
+        self.rows_taken = 0
+        self._queue: deque[tuple[Rows, int]] = deque()
+        self._wake = wake
+        self._sequence = 0
+        #: Returns `cost` to the writer.
+        self.grant: Callable[[int], None] = _no_grant
+        #: Tells the writer that nothing more will be read.
+        self.tell_closed: Callable[[], None] = _no_news
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def receive(self, kind: FrameKind, sequence: int, rows: Rows, cost: int) -> None:
+        """Take the next element of the channel from its carrier."""
+        if sequence != self._sequence:
+            msg = (
+                f"element {sequence} arrived on channel {self.channel.id} where "
+                f"element {self._sequence} was due"
+            )
+            raise RemoteProtocolError(msg)
+        if self.is_ended:
+            msg = f"an element arrived on channel {self.channel.id} after its end"
+            raise RemoteProtocolError(msg)
+        self._sequence += 1
+        if kind is FrameKind.END:
+            self.is_ended = True
+        elif self.is_closed:
+            return
+        else:
+            self._queue.append((rows, cost))
+        self._wake(self)
+
+    def take(self) -> Rows:
+        """Return the oldest batch and give its credit back."""
+        rows, cost = self._queue.popleft()
+        self.rows_taken += len(rows)
+        if not self.is_ended:
+            self.grant(cost)
+        return rows
+
+    def close(self) -> None:
+        """Read nothing more, whatever still comes."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._queue.clear()
+            if not self.is_ended:
+                self.tell_closed()
+
+
+class LocalCarrier:
+    """Passes batches by reference to a task of the same worker."""
+
+    def __init__(self, target: InputChannel, batches_max: int) -> None:
+        self._target = target
+        self._credit = batches_max
+        self._sequence = 0
+        target.grant = self._grant
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether a batch may be sent now."""
+        return self._credit > 0
+
+    def send(self, rows: Rows) -> None:
+        self._credit -= 1
+        self._target.receive(FrameKind.BATCH, self._sequence, rows, 1)
+        self._sequence += 1
+
+    def end(self) -> None:
+        self._target.receive(FrameKind.END, self._sequence, [], 0)
+
+    def _grant(self, batches: int) -> None:
+        self._credit += batches
+
+
+class RemoteCarrier:
+    """Sends batches as frames to the worker that hosts the reading task."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        network: Network,
+        peer: PeerId,
+        generation: Generation,
+        window_bytes: int,
+    ) -> None:
+        self._channel = channel
+        self._network = network
+        self._peer = peer
+        self._generation = generation
+        self._credit = window_bytes
+        self._sequence = 0
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether a batch may be sent now; the last one may overdraw."""
+        return self._credit > 0
+
+    def send(self, rows: Rows) -> None:
+        try:
+            cost = self._network.send(self._peer, self._frame(FrameKind.BATCH, rows))
+        except TransportError:
+            if len(rows) == 1:
+                raise
+            middle = len(rows) // 2
+            self.send(rows[:middle])
+            self.send(rows[middle:])
+            return
+        self._credit -= cost
+        self._sequence += 1
+
+    def end(self) -> None:
+        self._network.send(self._peer, self._frame(FrameKind.END, None))
+
+    def add_credit(self, amount: int) -> None:
+        """Take back what the reader granted."""
+        self._credit += amount
+
+    def _frame(self, kind: FrameKind, body: Rows | None) -> Frame:
+        return Frame(kind, self._generation, self._channel.id, self._sequence, body)
+
+
+class CreditReturn:
+    """Collects what a reader consumed and grants it in larger amounts."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        network: Network,
+        peer: PeerId,
+        generation: Generation,
+        window_bytes: int,
+    ) -> None:
+        self._channel = channel
+        self._network = network
+        self._peer = peer
+        self._generation = generation
+        self._owed = 0
+        self._threshold = max(1, window_bytes // _CREDIT_PARTS)
+
+    def grant(self, cost: int) -> None:
+        self._owed += cost
+        if self._owed >= self._threshold:
+            self._send(FrameKind.CREDIT, self._owed)
+            self._owed = 0
+
+    def tell_closed(self) -> None:
+        self._send(FrameKind.CLOSE, None)
+
+    def _send(self, kind: FrameKind, body: int | None) -> None:
+        frame = Frame(kind, self._generation, self._channel.id, 0, body)
+        self._network.send(self._peer, frame)
+
+
+class OutputChannel:
+    """The writing end of a channel: a buffer in front of a carrier."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        carrier: LocalCarrier | RemoteCarrier,
+        set_timer: Callable[[int, OutputChannel], None],
+    ) -> None:
+        self.channel = channel
+        self.carrier = carrier
+        self.is_closed = False
+        self._policy: BufferPolicy = channel.edge.buffer
+        self._rows: Rows = []
+        #: Whether `_rows` was made here; a list put in by a router may be shared.
+        self._is_own = False
+        self._is_due = False
+        self._deadline_ns: int | None = None
+        self._set_timer = set_timer
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether it holds rows that should have left."""
+        return bool(self._rows) and (
+            self._is_due or len(self._rows) >= self._policy.rows
+        )
+
+    def put(self, rows: Rows, now_ns: int) -> None:
+        """Buffer rows and send the batches that are full."""
+        if self.is_closed or not rows:
+            return
+        was_empty = not self._rows
+        if was_empty:
+            self._rows, self._is_own = rows, False
+        elif self._is_own:
+            self._rows.extend(rows)
+        else:
+            self._rows, self._is_own = [*self._rows, *rows], True
+        if len(self._rows) >= self._policy.rows:
+            self.send_ready()
+        timeout_ns = self._policy.timeout_ns
+        if was_empty and self._rows and timeout_ns is not None:
+            self._deadline_ns = now_ns + timeout_ns
+            self._set_timer(self._deadline_ns, self)
+
+    def send_ready(self) -> None:
+        """Send what is due as far as credit allows."""
+        rows, size, start = self._rows, self._policy.rows, 0
+        end = len(rows) if self._is_due else len(rows) - len(rows) % size
+        while start < end and self.carrier.has_credit:
+            stop = min(start + size, end)
+            whole = start == 0 and stop == len(rows)
+            self.carrier.send(rows if whole else rows[start:stop])
+            start = stop
+        if start:
+            self._rows, self._is_own = rows[start:], True
+        if not self._rows:
+            self._is_due, self._deadline_ns = False, None
+
+    def fire_timer(self, deadline_ns: int) -> None:
+        """Send the buffer if this is still the timer of its oldest row."""
+        if self._deadline_ns == deadline_ns:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send everything as soon as credit allows."""
+        self._is_due = bool(self._rows)
+        self.send_ready()
+
+    def end(self) -> None:
+        """Say that nothing follows; the buffer must be empty."""
+        assert not self._rows
+        if not self.is_closed:
+            self.carrier.end()
+
+    def close(self) -> None:
+        """The reader wants nothing more."""
+        self.is_closed, self._rows, self._is_due = True, [], False
+
+
+def _no_grant(_cost: int) -> None:
+    """Stand in until a carrier is attached."""
+
+
+def _no_news() -> None:
+    """Stand in until a carrier is attached."""

@@ -1,0 +1,139 @@
+"""Spread the output of a task over the channels of one edge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, assert_never
+
+from millstream.plan.grouping import (
+    Broadcast,
+    ByFunction,
+    Fields,
+    Gather,
+    LocalOrShuffle,
+    Shuffle,
+)
+from millstream.protocol.routing import even_table
+from millstream.state.keyhash import shard_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.config import Config
+    from millstream.plan.stages import Edge
+    from millstream.protocol.routing import RoutingTable
+    from millstream.runtime.channels import OutputChannel
+
+__all__ = ["Router", "make_router"]
+
+Rows = list[Any]
+
+
+class Router:
+    """Sends every row to the only channel there is."""
+
+    def __init__(self, channels: list[OutputChannel]) -> None:
+        self.channels = channels
+
+    def route(self, rows: Rows, now_ns: int) -> None:
+        """Put every row into the buffer of its channel."""
+        self.channels[0].put(rows, now_ns)
+
+
+class _Everywhere(Router):
+    def route(self, rows: Rows, now_ns: int) -> None:
+        for channel in self.channels:
+            channel.put(rows, now_ns)
+
+
+class _InTurn(Router):
+    """Deals rows out like cards; goes on next time where it stopped."""
+
+    def __init__(self, channels: list[OutputChannel], start: int) -> None:
+        super().__init__(channels)
+        self._next = start % len(channels)
+
+    def route(self, rows: Rows, now_ns: int) -> None:
+        count = len(self.channels)
+        for offset in range(min(count, len(rows))):
+            channel = self.channels[(self._next + offset) % count]
+            channel.put(rows[offset::count], now_ns)
+        self._next = (self._next + len(rows)) % count
+
+
+class _ByOwner(Router):
+    """Sends a row to the channel that a lookup names."""
+
+    def route(self, rows: Rows, now_ns: int) -> None:
+        parts: list[Rows] = [[] for _ in self.channels]
+        self._deal(rows, parts)
+        for channel, part in zip(self.channels, parts, strict=True):
+            channel.put(part, now_ns)
+
+    def _deal(self, rows: Rows, parts: list[Rows]) -> None:
+        raise NotImplementedError
+
+
+class _ByKey(_ByOwner):
+    def __init__(
+        self, channels: list[OutputChannel], table: RoutingTable, keys_max: int
+    ) -> None:
+        super().__init__(channels)
+        self._owners = _Owners(table)
+        self._keys_max = keys_max
+
+    def _deal(self, rows: Rows, parts: list[Rows]) -> None:
+        owners = self._owners
+        rows_iterator = iter(rows)
+        for row in rows_iterator:
+            parts[owners[row[0]]].append(row)
+        if len(owners) > self._keys_max:
+            owners.clear()
+
+
+class _Owners(dict[Any, int]):
+    """Remembers the owner of every key seen; a hit costs one dict lookup."""
+
+    def __init__(self, table: RoutingTable) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, key: object) -> int:
+        owner = self._table.owners[shard_of(key, self._table.shard_count)]
+        self[key] = owner
+        return owner
+
+
+class _ByUserFunction(_ByOwner):
+    def __init__(
+        self, channels: list[OutputChannel], function: Callable[[Any], int]
+    ) -> None:
+        super().__init__(channels)
+        self._function = function
+
+    def _deal(self, rows: Rows, parts: list[Rows]) -> None:
+        function, count = self._function, len(parts)
+        rows_iterator = iter(rows)
+        for row in rows_iterator:
+            parts[function(row) % count].append(row)
+
+
+def make_router(
+    edge: Edge, channels: list[OutputChannel], task_index: int, config: Config
+) -> Router:
+    """Return the router of an edge; `channels` are in the order of their targets."""
+    grouping = edge.grouping
+    if len(channels) == 1:
+        return Router(channels)
+    match grouping:
+        case Shuffle() | LocalOrShuffle():
+            return _InTurn(channels, task_index)
+        case Broadcast():
+            return _Everywhere(channels)
+        case Fields():
+            table = even_table(config.shard_count, len(channels))
+            return _ByKey(channels, table, config.route_cache_keys_max)
+        case ByFunction(function):
+            return _ByUserFunction(channels, function)
+        case Gather():
+            return Router(channels)
+    assert_never(grouping)

@@ -1,0 +1,421 @@
+"""The real network: one TCP connection per pair of peers, one thread, no waiting.
+
+`TCPNetwork` decides which connection may live and tells the caller what happened;
+`runtime.connection` moves the bytes, `protocol.handshake` says who may speak, and
+`runtime.wire` knows what a frame looks like.  Nothing here knows what frames mean,
+and nothing from a stranger is decoded or kept.
+
+Of each pair of peers one side dials.  A second connection of a peer that is already
+connected is refused.  A connection of role HEARTBEAT stands beside the main one: its
+frames arrive, but neither its coming nor its going is an event.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import socket
+from typing import TYPE_CHECKING
+
+from millstream.errors import LocalProtocolError, RemoteProtocolError
+from millstream.ports import FrameArrived, PeerConnected, PeerLost
+from millstream.protocol.frames import FrameKind
+from millstream.protocol.handshake import (
+    NONCE_BYTES,
+    ClientHandshake,
+    Done,
+    Outcome,
+    Refused,
+    Role,
+    ServerHandshake,
+)
+from millstream.protocol.messages import Heartbeat
+from millstream.runtime.connection import Connection, ConnectionLostError
+from millstream.runtime.wire import RECEIVE_BYTES, FrameDecoder, FrameEncoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.config import Config
+    from millstream.ports import Address, Clock, NetworkEvent
+    from millstream.protocol.frames import Frame
+    from millstream.protocol.ids import PeerId
+
+__all__ = ["TCPNetwork"]
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_ACCEPTS_PER_TURN = 32
+_LISTEN_BACKLOG = 128
+_FLUSH_BYTES = 256 * 1024
+"""Frames wait for the next poll, to leave together, until they are this many bytes."""
+_FAREWELL_NS = 200_000_000
+_FAREWELL_WAIT_S = 0.01
+_FAREWELL_WAITS_MAX = 20
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def _random_nonce() -> bytes:
+    return os.urandom(NONCE_BYTES)
+
+
+class TCPNetwork:
+    """Connections to the other peers of one job; implements `ports.Network`.
+
+    Parameters
+    ----------
+    own_id
+        Who we are.
+    job
+        16 bytes that name the job.
+    key
+        What every member of the job knows; see `protocol.handshake.derive_key`.
+    clock
+        Measures the deadline of a handshake.
+    config
+        `handshake_ms`, `half_open_max` and `frame_bytes_max` are used.
+    host
+        Interface to listen on.
+    nonce
+        Gives 32 fresh random bytes.
+    listens
+        False makes a network that only dials.
+    """
+
+    def __init__(
+        self,
+        *,
+        own_id: PeerId,
+        job: bytes,
+        key: bytes,
+        clock: Clock,
+        config: Config,
+        host: str = "127.0.0.1",
+        nonce: Callable[[], bytes] = _random_nonce,
+        listens: bool = True,
+    ) -> None:
+        self._own_id = own_id
+        self._job = job
+        self._key = key
+        self._clock = clock
+        self._config = config
+        self._nonce = nonce
+        self._encoder = FrameEncoder(config.frame_bytes_max)
+        self._receive_buffer = bytearray(RECEIVE_BYTES)
+        self._peers: dict[PeerId, Connection] = {}
+        self._heartbeats: dict[PeerId, Connection] = {}
+        self._dialed: dict[Connection, None] = {}
+        self._strangers: dict[Connection, None] = {}
+        self._unflushed: dict[Connection, None] = {}
+        self._events: list[NetworkEvent] = []
+        self._is_closed = False
+        self._selector = selectors.DefaultSelector()
+        self._listener = self._listen(host) if listens else None
+
+    def _listen(self, host: str) -> socket.socket:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server(
+            (host, 0), family=family, backlog=_LISTEN_BACKLOG
+        )
+        listener.settimeout(0)
+        self._selector.register(listener, _READ)
+        return listener
+
+    # The port.
+
+    @property
+    def address(self) -> Address:
+        """Where other peers reach this one."""
+        if self._listener is None:
+            msg = "this network only dials; make it with listens=True to be reached"
+            raise LocalProtocolError(msg)
+        host, port = self._listener.getsockname()[:2]
+        return str(host), int(port)
+
+    @property
+    def half_open_count(self) -> int:
+        """Accepted connections that have not proved yet to whom they belong."""
+        return len(self._strangers)
+
+    def connect(
+        self, peer: PeerId, address: Address, *, role: Role = Role.DATA
+    ) -> None:
+        """Begin to connect; `PeerConnected` or `PeerLost` tells how it ended."""
+        if peer in self._peers:
+            msg = f"peer {peer} is connected or being dialed already"
+            raise LocalProtocolError(msg)
+        machine = ClientHandshake(
+            self._key, self._job, self._own_id, self._nonce(), peer=peer, role=role
+        )
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        connection = Connection(sock, machine, self._deadline_ns(), peer, role)
+        self._peers[peer] = connection
+        self._dialed[connection] = None
+        self._selector.register(sock, _WRITE, connection)
+        try:
+            number = sock.connect_ex(address)
+        except OSError as error:
+            self._lose(connection, str(error))
+        else:
+            if number not in (0, errno.EINPROGRESS):
+                self._lose(connection, os.strerror(number))
+
+    def send(self, peer: PeerId, frame: Frame) -> int:
+        """Queue a frame and return the credit it takes; a lost peer takes nothing.
+
+        Raises
+        ------
+        TransportError
+            If the frame is longer than a peer accepts.
+        Exception
+            Whatever pickling a row raises, as it is.
+        """
+        connection = self._peers.get(peer)
+        if connection is None:
+            return 0
+        connection.queue(self._encoder.encode(frame))
+        if connection.is_open and not connection.is_stuck:
+            if connection.backlog >= _FLUSH_BYTES:
+                self._flush(connection)
+            else:
+                self._unflushed[connection] = None
+        return frame.cost
+
+    def backlog(self, peer: PeerId) -> int:
+        """Bytes queued for the peer that have not left this process."""
+        connection = self._peers.get(peer)
+        return 0 if connection is None else connection.backlog
+
+    def poll(self, timeout_s: float) -> list[NetworkEvent]:
+        """Move bytes; return what happened, waiting up to `timeout_s` for the first."""
+        if self._is_closed:
+            return []
+        self._flush_all()
+        for key, mask in self._selector.select(self._patience_s(timeout_s)):
+            connection: Connection | None = key.data
+            if connection is None:
+                self._accept()
+            else:
+                self._serve(connection, mask)
+        if self._dialed or self._strangers:
+            self._expire()
+        events, self._events = self._events, []
+        return events
+
+    def disconnect(self, peer: PeerId) -> None:
+        """Drop the connection to a peer without a `PeerLost`."""
+        for connections in (self._peers, self._heartbeats):
+            connection = connections.get(peer)
+            if connection is not None:
+                self._flush(connection)
+                self._drop(connection)
+
+    def close(self) -> None:
+        """Close every connection and the listener, after a short try to flush."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._listener is not None:
+            self._selector.unregister(self._listener)
+            self._listener.close()
+        for connection in (*self._dialed, *self._strangers):
+            self._drop(connection)
+        self._bid_farewell()
+        for connection in (*self._peers.values(), *self._heartbeats.values()):
+            self._drop(connection)
+        self._selector.close()
+
+    # Writing.
+
+    def _flush_all(self) -> None:
+        unflushed, self._unflushed = self._unflushed, {}
+        for connection in unflushed:
+            self._flush(connection)
+
+    def _flush(self, connection: Connection) -> None:
+        """Write what waits, and watch for room only while there is none."""
+        if not connection.is_open:
+            return
+        was_stuck = connection.is_stuck
+        connection.flush()
+        if connection.is_stuck != was_stuck:
+            mask = _READ | _WRITE if connection.is_stuck else _READ
+            self._selector.modify(connection.sock, mask, connection)
+
+    def _bid_farewell(self) -> None:
+        """Flush for a bounded time; the waits are counted lest the clock stands."""
+        deadline_ns = self._clock.monotonic_ns() + _FAREWELL_NS
+        self._flush_all()
+        waits = 0
+        while any(connection.backlog for connection in self._peers.values()):
+            ready = self._selector.select(_FAREWELL_WAIT_S)
+            writable = [key.data for key, mask in ready if mask & _WRITE]
+            for connection in writable:
+                self._flush(connection)
+            waits += 0 if writable else 1
+            late = self._clock.monotonic_ns() > deadline_ns
+            if late or waits > _FAREWELL_WAITS_MAX:
+                return
+
+    # Reading.
+
+    def _serve(self, connection: Connection, mask: int) -> None:
+        if connection.sock.fileno() < 0:
+            return
+        if connection.is_open:
+            if mask & _WRITE:
+                self._flush(connection)
+            if mask & _READ:
+                self._read(connection)
+        elif connection.is_dialing:
+            self._greet(connection)
+        else:
+            self._advance(connection)
+
+    def _read(self, connection: Connection) -> None:
+        assert connection.peer is not None
+        peer, events = connection.peer, self._events
+        try:
+            for frame in connection.read():
+                if connection.role is Role.HEARTBEAT:
+                    _check_heartbeat(frame)
+                events.append(FrameArrived(peer, frame))
+        except (ConnectionLostError, RemoteProtocolError) as error:
+            self._lose(connection, str(error))
+
+    # Handshakes.
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                sock, _ = self._listener.accept()
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._evict_oldest()
+                return
+            if len(self._strangers) >= self._config.half_open_max:
+                self._evict_oldest()
+            machine = ServerHandshake(self._key, self._job, self._own_id, self._nonce())
+            connection = Connection(sock, machine, self._deadline_ns())
+            self._strangers[connection] = None
+            self._selector.register(sock, _READ, connection)
+
+    def _evict_oldest(self) -> None:
+        oldest = next(iter(self._strangers), None)
+        if oldest is not None:
+            self._drop(oldest)
+
+    def _greet(self, connection: Connection) -> None:
+        try:
+            connection.dialed()
+        except ConnectionLostError as error:
+            self._lose(connection, str(error))
+        else:
+            self._selector.modify(connection.sock, _READ, connection)
+
+    def _advance(self, connection: Connection) -> None:
+        outcomes = connection.read_handshake()
+        if not outcomes:
+            return
+        last = outcomes[-1]
+        if isinstance(last, Refused):
+            self._lose(connection, last.reason)
+        elif isinstance(last, Done) and self._is_intruder(connection, last):
+            self._drop(connection)
+        else:
+            self._carry_out(connection, outcomes)
+
+    def _carry_out(self, connection: Connection, outcomes: list[Outcome]) -> None:
+        try:
+            connection.carry_out(outcomes)
+        except ConnectionLostError as error:
+            self._lose(connection, str(error))
+            return
+        last = outcomes[-1]
+        if isinstance(last, Done):
+            self._welcome(connection, last)
+
+    def _is_intruder(self, connection: Connection, done: Done) -> bool:
+        if done.role is Role.HEARTBEAT:
+            return False
+        return self._peers.get(done.peer, connection) is not connection
+
+    def _welcome(self, connection: Connection, done: Done) -> None:
+        was_dialed = connection.peer is not None
+        decoder = FrameDecoder(self._receive_buffer, self._config.frame_bytes_max)
+        connection.open(done.peer, done.role, decoder)
+        self._dialed.pop(connection, None)
+        self._strangers.pop(connection, None)
+        if done.role is Role.HEARTBEAT and not was_dialed:
+            former = self._heartbeats.pop(done.peer, None)
+            if former is not None:
+                self._drop(former)
+            self._heartbeats[done.peer] = connection
+        else:
+            self._peers[done.peer] = connection
+            self._events.append(PeerConnected(done.peer))
+        self._flush(connection)
+        self._take_leftover(connection, done)
+
+    def _take_leftover(self, connection: Connection, done: Done) -> None:
+        try:
+            frames = connection.feed(done.leftover)
+        except RemoteProtocolError as error:
+            self._lose(connection, str(error))
+        else:
+            self._events += [FrameArrived(done.peer, frame) for frame in frames]
+
+    def _expire(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        for connection in (*self._dialed, *self._strangers):
+            if connection.deadline_ns <= now_ns:
+                reason = f"no handshake within {self._config.handshake_ms} ms"
+                self._lose(connection, reason)
+
+    # Endings.
+
+    def _lose(self, connection: Connection, reason: str) -> None:
+        """Drop a connection, and say so if it was the one of a known peer."""
+        peer = connection.peer
+        is_main = peer is not None and self._peers.get(peer) is connection
+        self._drop(connection)
+        if peer is None or not is_main:
+            return
+        heartbeat = self._heartbeats.get(peer)
+        if heartbeat is not None:
+            self._drop(heartbeat)
+        self._events.append(PeerLost(peer, reason))
+
+    def _drop(self, connection: Connection) -> None:
+        self._dialed.pop(connection, None)
+        self._strangers.pop(connection, None)
+        self._unflushed.pop(connection, None)
+        peer = connection.peer
+        for connections in (self._peers, self._heartbeats):
+            if peer is not None and connections.get(peer) is connection:
+                del connections[peer]
+        self._selector.unregister(connection.sock)
+        connection.close()
+
+    def _deadline_ns(self) -> int:
+        return self._clock.monotonic_ns() + self._config.handshake_ms * 1_000_000
+
+    def _patience_s(self, timeout_s: float) -> float:
+        if self._events:
+            return 0.0
+        if not self._dialed and not self._strangers:
+            return timeout_s
+        oldest = [
+            next(iter(group)) for group in (self._dialed, self._strangers) if group
+        ]
+        deadline_ns = min(connection.deadline_ns for connection in oldest)
+        left_ns = deadline_ns - self._clock.monotonic_ns()
+        return min(timeout_s, max(0, left_ns) / 1_000_000_000)
+
+
+def _check_heartbeat(frame: Frame) -> None:
+    if frame.kind is not FrameKind.MESSAGE or not isinstance(frame.body, Heartbeat):
+        msg = f"a heartbeat connection carries heartbeats only, got {frame.kind.name}"
+        raise RemoteProtocolError(msg)

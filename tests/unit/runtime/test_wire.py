@@ -1,0 +1,177 @@
+"""Frames as bytes: what is refused, and before what."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import pytest
+from xxhash import xxh3_64_intdigest
+
+from millstream.errors import RemoteProtocolError, TransportError
+from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.ids import ChannelId, Generation
+from millstream.protocol.messages import Deploy, Heartbeat
+from millstream.runtime.wire import HEADER_BYTES, FrameDecoder, FrameEncoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LIMIT = 1024 * 1024
+
+
+def a_frame(kind: FrameKind, body: object = None) -> Frame:
+    return Frame(kind, Generation(3), ChannelId(5), 11, body)
+
+
+def encoded(frame: Frame) -> bytes:
+    return b"".join(FrameEncoder(LIMIT).encode(frame))
+
+
+def a_decoder() -> FrameDecoder:
+    return FrameDecoder(bytearray(4096), LIMIT)
+
+
+def forged(kind: int, payload: bytes, length: int | None = None) -> bytes:
+    """Return a frame with a right checksum over whatever is in it."""
+    announced = len(payload) if length is None else length
+    fields = struct.pack(">2sBBIIQI", b"MF", 1, kind, 3, 5, 11, announced)
+    checksum = xxh3_64_intdigest(payload, xxh3_64_intdigest(fields)) & 0xFFFFFFFF
+    return fields + struct.pack(">I", checksum) + payload
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (FrameKind.MESSAGE, Heartbeat(4)),
+        (FrameKind.MESSAGE, Deploy(2, ((0, 1, "localhost", 80), (1, 2, "::1", 81)))),
+        (FrameKind.BATCH, []),
+        (FrameKind.BATCH, [1, "two", (3, None), {"four": 4.0}]),
+        (FrameKind.BATCH, [b"x" * 200_000, bytearray(100_000)]),
+        (FrameKind.CREDIT, 2**40),
+        (FrameKind.END, None),
+        (FrameKind.CLOSE, None),
+    ],
+)
+def test_a_frame_survives_the_wire(kind: FrameKind, body: object) -> None:
+    """Every kind arrives as it was sent, and both sides agree on its cost."""
+    frame = a_frame(kind, body)
+
+    assert a_decoder().feed(encoded(frame)) == [frame]
+
+
+def test_the_cost_of_a_batch_is_the_length_of_its_payload() -> None:
+    """Credit counts what the receiver must hold; other kinds are free."""
+    batch, credit = a_frame(FrameKind.BATCH, [b"x" * 500]), a_frame(FrameKind.CREDIT, 9)
+
+    assert len(encoded(batch)) == HEADER_BYTES + batch.cost
+    encoded(credit)
+    assert credit.cost == 0
+
+
+def test_a_row_that_changes_after_sending_arrives_as_it_was() -> None:
+    """A queued frame never refers to memory that the user may change."""
+    row = bytearray(b"a" * 100_000)
+    buffers = FrameEncoder(LIMIT).encode(a_frame(FrameKind.BATCH, [row]))
+    row[:] = b"b" * 100_000
+
+    (frame,) = a_decoder().feed(b"".join(buffers))
+
+    assert frame.body == [bytearray(b"a" * 100_000)]
+
+
+def test_a_row_that_cannot_be_pickled_raises_as_it_is() -> None:
+    """The caller knows which operator made the row; the codec does not."""
+    with pytest.raises(TypeError, match="cannot pickle"):
+        encoded(a_frame(FrameKind.BATCH, [threading.Lock()]))
+
+
+def test_a_batch_over_the_limit_names_both_sizes() -> None:
+    """The caller splits it, or tells the user which setting to raise."""
+    with pytest.raises(
+        TransportError, match=r"BATCH .* 20\d\d bytes .* the 1000 bytes"
+    ):
+        FrameEncoder(1000).encode(a_frame(FrameKind.BATCH, [b"x" * 2000]))
+
+
+@pytest.mark.parametrize("bit", range((HEADER_BYTES + 8) * 8))
+def test_every_flipped_bit_is_found(bit: int) -> None:
+    """Header or payload, no damaged frame is ever delivered."""
+    data = bytearray(encoded(a_frame(FrameKind.CREDIT, 77)))
+    data[bit // 8] ^= 1 << bit % 8
+
+    with pytest.raises(RemoteProtocolError):
+        a_decoder().feed(bytes(data) + bytes(HEADER_BYTES + LIMIT))
+
+
+@pytest.mark.parametrize("length", [0, LIMIT + 1, 2**31, 2**32 - 1])
+def test_an_impossible_length_is_refused_with_the_header(length: int) -> None:
+    """Nothing is allocated, and no payload is waited for."""
+    decoder = a_decoder()
+
+    with pytest.raises(RemoteProtocolError, match=str(length)):
+        decoder.feed(forged(FrameKind.BATCH, b"", length))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (forged(9, b""), "no frame of kind 9"),
+        (forged(FrameKind.END, b"x"), "END frame cannot have 1 bytes"),
+        (forged(FrameKind.CREDIT, b"1234"), "CREDIT frame cannot have 4 bytes"),
+        (forged(FrameKind.MESSAGE, b"\xc1"), "is not msgpack"),
+        (forged(FrameKind.MESSAGE, b"\x91" * 5000 + b"\x01"), "is not msgpack"),
+        (forged(FrameKind.MESSAGE, b"\xdd\x7f\xff\xff\xff"), "is not msgpack"),
+        (forged(FrameKind.MESSAGE, msgpack.packb([99])), "tag 99"),
+        (forged(FrameKind.BATCH, b"garbage"), "cannot be unpickled here"),
+        (
+            forged(FrameKind.BATCH, pickle.dumps({"a": 1})),
+            "a batch is a list, got dict",
+        ),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "a frame begins with"),
+    ],
+)
+def test_what_is_no_frame_is_the_peers_fault(data: bytes, reason: str) -> None:
+    """The reason says what was wrong with it."""
+    with pytest.raises(RemoteProtocolError, match=reason):
+        a_decoder().feed(data)
+
+
+def test_a_damaged_payload_is_never_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checksum comes first."""
+    calls: list[object] = []
+    monkeypatch.setattr(pickle, "loads", recorder(calls))
+    monkeypatch.setattr(msgpack, "unpackb", recorder(calls))
+    for frame in (
+        a_frame(FrameKind.BATCH, [1]),
+        a_frame(FrameKind.MESSAGE, Heartbeat(1)),
+    ):
+        data = bytearray(encoded(frame))
+        data[-1] ^= 1
+        with pytest.raises(RemoteProtocolError, match="damaged on the way"):
+            a_decoder().feed(bytes(data))
+
+    assert calls == []
+
+
+def test_memory_beyond_the_shared_buffer_is_only_held_for_one_frame() -> None:
+    """A decoder between two frames holds nothing but a tail."""
+    decoder = a_decoder()
+    large = encoded(a_frame(FrameKind.BATCH, [b"x" * 100_000]))
+
+    decoder.feed(large[:-1])
+    assert len(decoder.writable()) == 1
+    (frame,) = decoder.feed(large[-1:])
+
+    assert frame.body == [b"x" * 100_000]
+    assert len(decoder.writable()) == 4096
+
+
+def recorder(calls: list[object]) -> Callable[..., Any]:
+    def record(*args: object, **_: object) -> None:
+        calls.append(args)
+
+    return record
