@@ -12,7 +12,12 @@ from millstream.connectors.iterable import IterableSource, ParallelSource
 from millstream.connectors.text import TextSource
 from millstream.errors import UsageError
 from millstream.launch.job import Job
-from millstream.launch.options import LaunchOptions, intercepted, merged_options
+from millstream.launch.options import (
+    LaunchOptions,
+    intercepted,
+    merged_options,
+    observed,
+)
 from millstream.plan.explain import explain_mermaid, explain_text
 from millstream.plan.nodes import LogicalPlan, Node, Read
 from millstream.plan.stages import plan_stages
@@ -163,6 +168,7 @@ class Flow:
         self.plan.check()
         intercepted(self)
         self._last_job = Job.start(self.plan, self.config(options.settings), options)
+        observed(self._last_job)
         return self._last_job
 
     def run(self, **options: Any) -> Job:

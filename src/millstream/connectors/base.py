@@ -86,6 +86,9 @@ class SinkWriter(ABC, Generic[T_contra]):
     def close(self) -> None:
         """Make everything written so far ready for the commit."""
 
+    def abandon(self) -> None:
+        """Give back files and connections without making anything ready."""
+
 
 class Sink(ABC, Generic[T_contra]):
     """A destination of rows."""

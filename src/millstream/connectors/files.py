@@ -209,6 +209,10 @@ class _PartWriter(SinkWriter[T_contra]):
         Path(self._file.name).replace(self._part)
         _sync_directory(self._part.parent)
 
+    def abandon(self) -> None:
+        """Close the file; the driver's abort removes it."""
+        self._file.close()
+
 
 def _new_file(part: Path) -> BinaryIO:
     """Open a file for this attempt; an earlier attempt may still hold its own."""

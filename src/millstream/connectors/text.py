@@ -83,6 +83,8 @@ class TextSource(Source[str]):
         What happens to bytes that cannot be decoded, as in `bytes.decode`.
     """
 
+    is_bounded = True
+
     def __init__(
         self,
         paths: _StrPath | Iterable[_StrPath],

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import LaunchError, UsageError
-from millstream.launch.local import LocalRun
+from millstream.launch import local
 from millstream.plan.nodes import Read, Write
 from millstream.plan.stages import plan_stages
 from millstream.protocol.job import OutcomeKind, Phase
 from millstream.runtime.deployment import Deployment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from millstream.config import Config
     from millstream.connectors.base import Sink, Split
     from millstream.launch.options import LaunchOptions
@@ -217,26 +215,10 @@ def deploy(plan: LogicalPlan, config: Config, job: str, workers: int) -> Deploym
     return Deployment(job, stages, workers, splits, config)
 
 
-class _Local:
-    """Starts jobs in this process."""
-
-    @staticmethod
-    def worker_count(options: LaunchOptions) -> int:
-        return options.workers or 1
-
-    @staticmethod
-    def start(
-        deployment: Deployment,
-        commit: Callable[[], None],
-        options: LaunchOptions,  # noqa: ARG004 - as the other launchers
-    ) -> Run:
-        return LocalRun(deployment, commit)
-
-
 def _launcher(options: LaunchOptions) -> Any:
-    """Return the launcher; Spark is imported only where it is used."""
+    """Return the launcher's module; Spark is imported only where it is used."""
     if options.on == "local":
-        return _Local()
+        return local
     if options.on == "processes":
         from millstream.launch import processes  # noqa: PLC0415 - not always needed
 

@@ -18,12 +18,27 @@ from millstream.runtime.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.launch.options import LaunchOptions
     from millstream.runtime.deployment import Deployment
 
-__all__ = ["LocalRun"]
+__all__ = ["LocalRun", "start", "worker_count"]
 
 _IDLE_S = 0.0005
 """Longest pause when nobody has anything to do; a cancellation ends it."""
+
+
+def worker_count(options: LaunchOptions) -> int:
+    """Return the number of workers: one, unless more were asked for."""
+    return options.workers or 1
+
+
+def start(
+    deployment: Deployment,
+    commit: Callable[[], None],
+    options: LaunchOptions,  # noqa: ARG001 - as the other launchers
+) -> LocalRun:
+    """Begin a job."""
+    return LocalRun(deployment, commit)
 
 
 class LocalRun:

@@ -1,8 +1,8 @@
 """How a flow is to be started: what the program says, else what the command line says.
 
-``millstream run`` sets defaults for the flows that a script starts, and ``millstream
-explain`` and ``millstream simulate`` take the flow away before it starts.  Both go
-through the context variables here.
+``millstream run`` sets defaults for the flows that a script starts and watches their
+jobs, and ``millstream explain`` and ``millstream simulate`` take the flow away before it
+starts.  All go through the context variables here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ __all__ = [
     "intercept",
     "intercepted",
     "merged_options",
+    "observe_jobs",
+    "observed",
 ]
 
 _LAUNCHERS = ("spark", "local", "processes")
@@ -45,6 +47,9 @@ _defaults: ContextVar[LaunchOptions] = ContextVar(
 )
 _interceptor: ContextVar[Callable[[Any], None] | None] = ContextVar(
     "millstream_interceptor", default=None
+)
+_observer: ContextVar[Callable[[Any], None] | None] = ContextVar(
+    "millstream_observer", default=None
 )
 
 
@@ -96,3 +101,20 @@ def intercepted(flow: object) -> None:
     take = _interceptor.get()
     if take is not None:
         take(flow)
+
+
+@contextmanager
+def observe_jobs(see: Callable[[Any], None]) -> Iterator[None]:
+    """Show every job that is started inside to `see`, once it has been started."""
+    token = _observer.set(see)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
+
+
+def observed(job: object) -> None:
+    """Show the job to whoever watches."""
+    see = _observer.get()
+    if see is not None:
+        see(job)

@@ -57,3 +57,7 @@ class Written(Operator):
         self._writer.close()
         self._is_complete = True
         return ()
+
+    def close(self) -> None:
+        if not self._is_complete:
+            self._writer.abandon()
