@@ -1,23 +1,34 @@
-"""Check what a user hands to a verb, and remember where the verb was written."""
+"""Check what a user hands to a verb, and remember where the verb was written.
+
+Nothing here knows what a verb does or what the plan looks like.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-import millstream
 from millstream.errors import UsageError
 from millstream.plan.nodes import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-__all__ = ["checked_count", "checked_function", "user_location"]
+__all__ = [
+    "checked_callable",
+    "checked_count",
+    "checked_function",
+    "located",
+    "user_location",
+]
 
-_OWN_FILES = os.path.dirname(millstream.__file__) + os.sep  # noqa: PTH120 - a prefix
+_OWN_FILES = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 def user_location() -> Location:
@@ -28,25 +39,40 @@ def user_location() -> Location:
     return Location(frame.f_code.co_filename, frame.f_lineno)
 
 
-def checked_function(verb: str, function: object) -> Any:
-    """Return `function` if workers can get and call it, else explain why not."""
+@contextmanager
+def located(verb: str) -> Iterator[None]:
+    """Say in every usage error raised inside which verb it is about, and where."""
+    try:
+        yield
+    except UsageError as error:
+        msg = f"`{verb}` at {user_location()}: {error}"
+        raise UsageError(msg) from None
+
+
+def checked_callable(verb: str, function: object) -> None:
+    """Refuse what cannot be called."""
     if not callable(function):
         msg = (
             f"`{verb}` at {user_location()} takes a function, got "
             f"{type(function).__name__} {function!r}"
         )
         raise UsageError(msg)
+
+
+def checked_function(verb: str, function: object) -> Any:
+    """Return `function` if workers can get and call it, else explain why not."""
+    checked_callable(verb, function)
     try:
         cloudpickle.dumps(function)
     except Exception as error:  # noqa: BLE001 - pickling may raise anything
         culprit = _culprit(function)
-        what = f"captures {culprit}, which" if culprit else "that"
+        what = f"captures {culprit}, which cannot" if culprit else "cannot"
         msg = (
-            f"`{verb}` at {user_location()} has a function that {what} cannot be sent to "
+            f"`{verb}` at {user_location()} has a function that {what} be sent to "
             f"workers ({_first_line(error)}); create it inside the function or pass "
             "plain data instead"
         )
-        raise UsageError(msg.replace("that that", "that")) from None
+        raise UsageError(msg) from None
     return function
 
 
@@ -61,7 +87,7 @@ def checked_count(verb: str, name: str, value: object, *, least: int = 1) -> int
     return value
 
 
-def _culprit(function: Callable[..., Any]) -> str:
+def _culprit(function: Any) -> str:
     """Name the captured variable that cannot be pickled."""
     for name, value in _captured(function):
         try:
@@ -72,6 +98,11 @@ def _culprit(function: Callable[..., Any]) -> str:
 
 
 def _captured(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values that travel with a function."""
+    if isinstance(function, functools.partial):
+        yield from ((f"argument {i}", v) for i, v in enumerate(function.args))
+        yield from function.keywords.items()
+        function = function.func
     if hasattr(function, "__self__"):
         yield "self", function.__self__
         function = getattr(function, "__func__", function)
@@ -80,12 +111,21 @@ def _captured(function: Any) -> Iterator[tuple[str, Any]]:
         yield from vars(function).items() if hasattr(function, "__dict__") else ()
         return
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        yield name, cell.cell_contents
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # a variable that has no value yet
+            continue
+    yield from _defaults(function)
     for name in code.co_names:
         if name in function.__globals__:
             yield name, function.__globals__[name]
-    for value in function.__defaults__ or ():
-        yield "a default argument", value
+
+
+def _defaults(function: Any) -> Iterator[tuple[str, Any]]:
+    values = function.__defaults__ or ()
+    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+    yield from zip(positional[len(positional) - len(values) :], values, strict=True)
+    yield from (function.__kwdefaults__ or {}).items()
 
 
 def _first_line(error: Exception) -> str:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from millstream.api.building import checked_function, user_location
+from millstream.api.building import (
+    checked_count,
+    checked_function,
+    located,
+    user_location,
+)
 from millstream.api.stream import Stream
 from millstream.config import Config, configured
+from millstream.connectors.base import Source
 from millstream.connectors.iterable import IterableSource, ParallelSource
 from millstream.connectors.text import TextSource
 from millstream.errors import UsageError
@@ -28,7 +34,6 @@ if TYPE_CHECKING:
 
     from millstream.api.handles import ResultHandle
     from millstream.config import BufferPolicy
-    from millstream.connectors.base import Source
     from millstream.plan.nodes import Spec
 
 __all__ = ["Flow"]
@@ -59,8 +64,11 @@ class Flow:
     """
 
     def __init__(self, name: str, *, buffer: BufferPolicy | None = None) -> None:
+        if not isinstance(name, str) or not name:
+            msg = f"`Flow` at {user_location()} takes a name as text, got {name!r}"
+            raise UsageError(msg)
         self.name = name
-        self.plan = LogicalPlan(name)
+        self.plan = LogicalPlan(name, location=user_location())
         self._buffer = buffer
         self._handles: list[ResultHandle[Any]] = []
         self._last_job: Job | None = None
@@ -84,6 +92,8 @@ class Flow:
         >>> numbers.result()
         [0, 1, 2, 3]
         """
+        if callable(items) and not hasattr(items, "__iter__"):
+            checked_function("from_iterable", items)
         return self._read("from_iterable", lambda: IterableSource(items), name)
 
     def from_parallel(
@@ -97,7 +107,9 @@ class Flow:
         --------
         >>> import millstream as ms
         >>> flow = ms.Flow("ranks")
-        >>> tens = flow.from_parallel(lambda rank, size: range(10 * rank, 10 * rank + 3))
+        >>> tens = flow.from_parallel(
+        ...     lambda rank, size: range(10 * rank, 10 * rank + 3)
+        ... )
         >>> rows = tens.collect()
         >>> _ = flow.run(on="local", workers=2)
         >>> sorted(rows.result())
@@ -116,12 +128,38 @@ class Flow:
         """Read the lines of text files; one big file is read by all workers.
 
         `paths` may be a file, a directory, a glob pattern, or a list of these.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import millstream as ms
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.txt").write_text("one\\ntwo\\n")
+        ...     flow = ms.Flow("read_text")
+        ...     lines = flow.read_text(f"{folder}/*.txt").collect()
+        ...     _ = flow.run(on="local")
+        >>> lines.result()
+        ['one', 'two']
         """
         make = lambda: TextSource(paths, encoding=encoding)  # noqa: E731 - tried below
         return self._read("read_text", make, name)
 
     def read(self, source: Source[T], *, name: str | None = None) -> Stream[T]:
-        """Read a source of your own; see `millstream.connectors.base`."""
+        """Read a source of your own; see `millstream.connectors.base`.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> from millstream.connectors.iterable import IterableSource
+        >>> flow = ms.Flow("read")
+        >>> letters = flow.read(IterableSource("ab")).collect()
+        >>> _ = flow.run(on="local")
+        >>> letters.result()
+        ['a', 'b']
+        """
+        if not isinstance(source, Source):
+            msg = f"`read` at {user_location()} takes a Source, got {source!r}"
+            raise UsageError(msg)
         return self._read("read", lambda: source, name)
 
     # Running
@@ -154,8 +192,18 @@ class Flow:
             Allow workers on other hosts although Spark itself is not authenticated.
         settings
             Fields of `millstream.config.Config`.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("start")
+        >>> total = flow.from_iterable([1, 2]).sum()
+        >>> job = flow.start(on="local")
+        >>> job.wait()
+        True
         """
-        options = merged_options(
+        return self._start(
+            "start",
             LaunchOptions(
                 on=on,
                 spark=spark,
@@ -163,15 +211,19 @@ class Flow:
                 workers=workers,
                 insecure=insecure,
                 settings=settings,
-            )
+            ),
         )
-        self.plan.check()
-        intercepted(self)
-        self._last_job = Job.start(self.plan, self.config(options.settings), options)
-        observed(self._last_job)
-        return self._last_job
 
-    def run(self, **options: Any) -> Job:
+    def run(
+        self,
+        *,
+        on: Literal["spark", "local", "processes"] | None = None,
+        spark: Any = None,
+        master: str | None = None,
+        workers: int | None = None,
+        insecure: bool = False,
+        **settings: Any,
+    ) -> Job:
         """Start the flow, wait for its end, and return the job; see `start`.
 
         Raises
@@ -180,8 +232,28 @@ class Flow:
             If a user function raised.
         OperationalError
             If a worker was lost or could not be started.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("run")
+        >>> total = flow.from_iterable(range(4)).sum()
+        >>> flow.run(on="local", workers=2).status()
+        'succeeded'
+        >>> total.result()
+        6
         """
-        job = self.start(**options)
+        job = self._start(
+            "run",
+            LaunchOptions(
+                on=on,
+                spark=spark,
+                master=master,
+                workers=workers,
+                insecure=insecure,
+                settings=settings,
+            ),
+        )
         job.wait()
         return job
 
@@ -201,7 +273,27 @@ class Flow:
     def explain(
         self, *, workers: int = 2, form: Literal["text", "mermaid"] = "text"
     ) -> str:
-        """Return the logical plan, the stages and the tasks, as text or Mermaid."""
+        """Return the logical plan, the stages and the tasks, as text or Mermaid.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("explain")
+        >>> flow.from_iterable([1]).for_each(print)
+        >>> print(flow.explain(form="mermaid"))
+        flowchart LR
+          subgraph stage0[stage 0 · 1 task]
+            n0[from_iterable] --> n1[for_each]
+          end
+        <BLANKLINE>
+        """
+        checked_count("explain", "workers", workers)
+        if form not in ("text", "mermaid"):
+            msg = (
+                f"`explain` at {user_location()} takes 'text' or 'mermaid' as form, "
+                f"got {form!r}"
+            )
+            raise UsageError(msg)
         self.plan.check()
         stages = plan_stages(self.plan, self.config({}).buffer)
         if form == "mermaid":
@@ -251,14 +343,23 @@ class Flow:
         """Keep the handle of a sink."""
         self._handles.append(handle)
 
+    def _start(self, verb: str, said: LaunchOptions) -> Job:
+        if said.workers is not None:
+            checked_count(verb, "workers", said.workers)
+        with located(verb):
+            options = merged_options(said)
+            config = self.config(options.settings)
+        self.plan.check()
+        intercepted(self)
+        self._last_job = Job.start(self.plan, config, options)
+        observed(self._last_job)
+        return self._last_job
+
     def _read(
         self, verb: str, make: Callable[[], Source[T]], name: str | None
     ) -> Stream[T]:
-        try:
+        with located(verb):
             source = make()
-        except UsageError as error:
-            msg = f"`{verb}` at {user_location()}: {error}"
-            raise UsageError(msg) from None
         width = None if source.is_parallel else 1
         node = self.add(verb, Read(source), (), name=name, width=width)
         return Stream(self, node)

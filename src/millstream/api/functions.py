@@ -44,7 +44,8 @@ class StatefulFunction(ABC, Generic[K, V, O]):
     [('a', ('a', 1)), ('b', ('b', 2))]
     """
 
-    _state: dict[str, Any]
+    #: State of the key that is being processed; the handles read and write it.
+    key_state: dict[str, Any]
 
     @abstractmethod
     def on_record(self, key: K, value: V) -> Iterable[O] | None:
@@ -62,20 +63,21 @@ class StatefulFunction(ABC, Generic[K, V, O]):
     def instance(self) -> Self:
         """Return a copy for one task."""
         made = copy.copy(self)
-        made._state = {}
+        made.key_state = {}
         made.open()
         return made
 
     def enter(self, state: dict[str, Any]) -> None:
         """Let the handles stand for this state from now on."""
-        self._state = state
+        self.key_state = state
 
 
 class _Handle:
     """A named part of the state of the current key."""
 
     _name: str = ""
-    _owner: StatefulFunction[Any, Any, Any]
+    #: The function whose state it is a part of.
+    owner: StatefulFunction[Any, Any, Any]
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -90,17 +92,17 @@ class _Handle:
         if instance is None:
             return self
         bound = copy.copy(self)
-        bound._owner = instance  # type: ignore[assignment]  # declared on a function
+        bound.owner = instance  # type: ignore[assignment]  # declared on a function
         instance.__dict__[self._name] = bound
         return bound
 
     def exists(self) -> bool:
         """Whether the key has a value here."""
-        return self._name in self._owner._state
+        return self._name in self.owner.key_state
 
     def clear(self) -> None:
         """Forget the value; a key without any value costs nothing."""
-        self._owner._state.pop(self._name, None)
+        self.owner.key_state.pop(self._name, None)
 
 
 class ValueState(_Handle, Generic[T]):
@@ -111,12 +113,12 @@ class ValueState(_Handle, Generic[T]):
 
     def get(self) -> T:
         """Return the value of the current key."""
-        value = self._owner._state.get(self._name, MISSING)
+        value = self.owner.key_state.get(self._name, MISSING)
         return self._default if value is MISSING else value  # type: ignore[return-value]
 
     def update(self, value: T) -> None:
         """Set the value of the current key."""
-        self._owner._state[self._name] = value
+        self.owner.key_state[self._name] = value
 
 
 class ListState(_Handle, Generic[T]):
@@ -124,22 +126,22 @@ class ListState(_Handle, Generic[T]):
 
     def get(self) -> list[T]:
         """Return a copy of the list."""
-        return list(self._owner._state.get(self._name, ()))
+        return list(self.owner.key_state.get(self._name, ()))
 
     def append(self, value: T) -> None:
         """Add a value at the end."""
-        self._owner._state.setdefault(self._name, []).append(value)
+        self.owner.key_state.setdefault(self._name, []).append(value)
 
     def extend(self, values: Iterable[T]) -> None:
         """Add values at the end."""
-        self._owner._state.setdefault(self._name, []).extend(values)
+        self.owner.key_state.setdefault(self._name, []).extend(values)
 
     def update(self, values: Iterable[T]) -> None:
         """Replace the list."""
-        self._owner._state[self._name] = list(values)
+        self.owner.key_state[self._name] = list(values)
 
     def __len__(self) -> int:
-        return len(self._owner._state.get(self._name, ()))
+        return len(self.owner.key_state.get(self._name, ()))
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.get())
@@ -150,29 +152,29 @@ class MapState(_Handle, Generic[K, V]):
 
     def get(self, key: K, default: V | None = None) -> V | None:
         """Return the value under `key`, or `default`."""
-        values: dict[K, V] = self._owner._state.get(self._name, {})
+        values: dict[K, V] = self.owner.key_state.get(self._name, {})
         return values.get(key, default)
 
     def update(self, key: K, value: V) -> None:
         """Set the value under `key`."""
-        self._owner._state.setdefault(self._name, {})[key] = value
+        self.owner.key_state.setdefault(self._name, {})[key] = value
 
     def remove(self, key: K) -> None:
         """Forget the value under `key`, if there is one."""
-        values: dict[K, V] = self._owner._state.get(self._name, {})
+        values: dict[K, V] = self.owner.key_state.get(self._name, {})
         values.pop(key, None)
         if not values:
             self.clear()
 
     def items(self) -> list[tuple[K, V]]:
         """Return all keys and values."""
-        return list(self._owner._state.get(self._name, {}).items())
+        return list(self.owner.key_state.get(self._name, {}).items())
 
     def __contains__(self, key: object) -> bool:
-        return key in self._owner._state.get(self._name, {})
+        return key in self.owner.key_state.get(self._name, {})
 
     def __len__(self) -> int:
-        return len(self._owner._state.get(self._name, {}))
+        return len(self.owner.key_state.get(self._name, {}))
 
 
 class MapWithState(StatefulFunction[Any, Any, Any]):

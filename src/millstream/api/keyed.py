@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.building import checked_function, user_location
 from millstream.api.functions import MapWithState, StatefulFunction
@@ -182,7 +182,8 @@ class _Aggregations(Generic[K, V]):
                 if initial is aggregates.MISSING
                 else aggregates.fold(initial, function)
             )
-        return _keyed_after(self._flow, self._node, "scan", nodes.Scan(chosen), name)
+        added = _added(self._flow, self._node, "scan", nodes.Scan(chosen), name)
+        return KeyedStream(self._flow, added)
 
     def _aggregated(self, aggregate: Aggregate, name: str | None) -> Stream[Any]:
         spec = nodes.AggregateByKey(aggregate)
@@ -258,15 +259,16 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
     ) -> KeyedStream[J, V]:
         """Give the values other keys; see `Stream.key_by`."""
         spec = nodes.KeyBy(checked_function("key_by", function))
-        return self._values("key_by", spec, name, regroups=Fields())
+        added = _added(self._flow, self._node, "key_by", spec, name, Fields())
+        return KeyedStream(self._flow, added)
 
     def group_by(
         self, function: Callable[[V], J], *, name: str | None = None
     ) -> GroupedStream[J, V]:
         """Group the values by other keys; see `Stream.group_by`."""
         spec = nodes.KeyBy(checked_function("group_by", function))
-        keyed = self._values("group_by", spec, name, regroups=Fields())
-        return GroupedStream(self._flow, keyed._node)
+        added = _added(self._flow, self._node, "group_by", spec, name, Fields())
+        return GroupedStream(self._flow, added)
 
     def process(
         self, function: StatefulFunction[K, V, U], *, name: str | None = None
@@ -275,7 +277,8 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
 
         moves data: no · state: what the function keeps per key · waits for the end: no
         """
-        if not isinstance(function, StatefulFunction):
+        given: object = function
+        if not isinstance(given, StatefulFunction):
             msg = (
                 f"`process` at {user_location()} takes an instance of StatefulFunction, "
                 f"got {function!r}; for a plain function use map or map_with_state"
@@ -326,30 +329,32 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         """
         return self._plain("unkey", nodes.Unkey(), name)
 
-    def _values(
-        self, verb: str, spec: Spec, name: str | None, **attributes: Any
-    ) -> KeyedStream[Any, Any]:
-        return _keyed_after(self._flow, self._node, verb, spec, name, **attributes)
+    def _values(self, verb: str, spec: Spec, name: str | None) -> KeyedStream[Any, Any]:
+        added = _added(self._flow, self._node, verb, spec, name)
+        return KeyedStream(self._flow, added)
 
     def _plain(self, verb: str, spec: Spec, name: str | None) -> Stream[Any]:
-        inputs = (self._node.id,)
-        node = self._flow.add(verb, spec, inputs, name=name, takes_pairs=True)
-        return _stream(self._flow, node)
+        return _stream(self._flow, _added(self._flow, self._node, verb, spec, name))
 
     def __repr__(self) -> str:
         return f"<KeyedStream from {self._node.verb!r} at {self._node.location}>"
 
 
-def _keyed_after(
-    flow: Flow, node: Node, verb: str, spec: Spec, name: str | None, **attributes: Any
-) -> KeyedStream[Any, Any]:
+def _added(  # noqa: PLR0917 - the verbs above are one line each
+    flow: Flow,
+    node: Node,
+    verb: str,
+    spec: Spec,
+    name: str | None,
+    regroups: Fields | None = None,
+) -> Node:
+    """Append an operator that takes the pairs of `node`."""
     inputs = (node.id,)
-    added = flow.add(verb, spec, inputs, name=name, takes_pairs=True, **attributes)
-    return KeyedStream(flow, added)
+    return flow.add(verb, spec, inputs, name=name, takes_pairs=True, regroups=regroups)
 
 
 def _stream(flow: Flow, node: Node) -> Stream[Any]:
     """Make a plain stream; imported late because `stream` is built on this module."""
     from millstream.api.stream import Stream  # noqa: PLC0415 - see above
 
-    return cast("Stream[Any]", Stream(flow, node))
+    return Stream(flow, node)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from millstream.api.building import checked_function, user_location
+from millstream.api.building import (
+    checked_callable,
+    checked_function,
+    located,
+    user_location,
+)
 from millstream.api.handles import ResultHandle
+from millstream.connectors.base import Sink
 from millstream.connectors.files import JsonLinesSink, TextSink
 from millstream.errors import UsageError
 from millstream.plan import nodes
@@ -15,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from millstream.api.flow import Flow
-    from millstream.connectors.base import Sink
     from millstream.plan.nodes import Node, Spec
 
 __all__ = ["SinkVerbs"]
@@ -30,9 +35,17 @@ class SinkVerbs(Generic[T]):
     _flow: Flow
     _node: Node
 
+    @overload
+    def collect(self, *, name: str | None = None) -> ResultHandle[list[T]]: ...
+
+    @overload
     def collect(
-        self, into: Callable[[list[T]], R] = list, *, name: str | None = None
-    ) -> ResultHandle[R]:
+        self, into: Callable[[list[T]], R], *, name: str | None = None
+    ) -> ResultHandle[R]: ...
+
+    def collect(
+        self, into: Callable[[list[T]], Any] = list, *, name: str | None = None
+    ) -> ResultHandle[Any]:
         """Bring all rows to the driver, as a list or as what `into` makes of it.
 
         The order of rows that many tasks made is not defined; `sort_by` defines it.
@@ -48,7 +61,7 @@ class SinkVerbs(Generic[T]):
         >>> counts.result()
         {'a': 2, 'b': 1}
         """
-        checked_function("collect", into)
+        checked_callable("collect", into)
         node = self._sink("collect", nodes.Collect(), name)
         handle = ResultHandle(self._flow, node.id, node.name, into)
         self._flow.remember(handle)
@@ -60,6 +73,16 @@ class SinkVerbs(Generic[T]):
         """Call the function for every row, in one task.
 
         moves data: yes, to one task · state: none
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("for_each")
+        >>> flow.from_iterable(range(3)).for_each(print)
+        >>> _ = flow.run(on="local")
+        0
+        1
+        2
         """
         spec = nodes.ForEach(checked_function("for_each", function))
         self._sink("for_each", spec, name, width=1)
@@ -70,6 +93,14 @@ class SinkVerbs(Generic[T]):
         """Call the function for every row, in the task that has it.
 
         moves data: no · state: none
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("parallel_for_each")
+        >>> flow.from_iterable(["hello"]).parallel_for_each(print)
+        >>> _ = flow.run(on="local")
+        hello
         """
         spec = nodes.ForEach(checked_function("parallel_for_each", function))
         self._sink("parallel_for_each", spec, name)
@@ -83,7 +114,9 @@ class SinkVerbs(Generic[T]):
 
         moves data: no · state: none
         """
-        self._write("write_text", lambda: TextSink(directory, overwrite=overwrite), name)
+        self._write(
+            "write_text", lambda: TextSink(directory, overwrite=overwrite), name
+        )
 
     def write_jsonl(
         self, directory: str | Path, *, overwrite: bool = False, name: str | None = None
@@ -93,6 +126,17 @@ class SinkVerbs(Generic[T]):
         Files appear in the directory when the job has succeeded, never before.
 
         moves data: no · state: none
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import millstream as ms
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     flow = ms.Flow("write_jsonl")
+        ...     flow.from_iterable([{"n": 1}]).write_jsonl(f"{folder}/out")
+        ...     _ = flow.run(on="local")
+        ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
+        ['{"n": 1}\\n']
         """
         make = lambda: JsonLinesSink(directory, overwrite=overwrite)  # noqa: E731 - tried
         self._write("write_jsonl", make, name)
@@ -101,17 +145,31 @@ class SinkVerbs(Generic[T]):
         """Write to a sink of your own; see `millstream.connectors.base`.
 
         moves data: to one task if the sink is not parallel · state: the sink's
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> class Printer(ms.Sink, ms.SinkWriter):
+        ...     def open(self, job, task):
+        ...         return self
+        ...
+        ...     def write(self, rows):
+        ...         print(rows)
+        >>> flow = ms.Flow("write")
+        >>> flow.from_iterable([1, 2]).write(Printer())
+        >>> _ = flow.run(on="local")
+        [1, 2]
         """
+        if not isinstance(sink, Sink):
+            msg = f"`write` at {user_location()} takes a Sink, got {sink!r}"
+            raise UsageError(msg)
         self._write("write", lambda: sink, name)
 
     def _write(
         self, verb: str, make: Callable[[], Sink[Any]], name: str | None
     ) -> None:
-        try:
+        with located(verb):
             sink = make()
-        except UsageError as error:
-            msg = f"`{verb}` at {user_location()}: {error}"
-            raise UsageError(msg) from None
         width = None if sink.is_parallel else 1
         self._sink(verb, nodes.Write(sink), name, width=width)
 

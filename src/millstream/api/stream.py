@@ -77,7 +77,9 @@ class Stream(SinkVerbs[T], Generic[T]):
         --------
         >>> import millstream as ms
         >>> flow = ms.Flow("flat_map")
-        >>> rows = flow.from_iterable([5]).flat_map(lambda i: [i, i * 2, i * 3]).collect()
+        >>> rows = (
+        ...     flow.from_iterable([5]).flat_map(lambda i: [i, i * 2, i * 3]).collect()
+        ... )
         >>> _ = flow.run(on="local")
         >>> rows.result()
         [5, 10, 15]
@@ -298,7 +300,9 @@ class Stream(SinkVerbs[T], Generic[T]):
         >>> sorted(both.result())
         [1, 2]
         """
-        inputs = tuple(stream._input_of("merge", self._flow) for stream in (self, *others))
+        inputs = tuple(
+            stream.as_input("merge", self._flow) for stream in (self, *others)
+        )
         node = self._flow.add("merge", nodes.Merge(), inputs, name=name)
         return Stream(self._flow, node)
 
@@ -326,7 +330,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         >>> pairs.result()
         [(1, 'a'), (2, 'b')]
         """
-        inputs = tuple(stream._input_of("zip", self._flow) for stream in (self, other))
+        inputs = tuple(stream.as_input("zip", self._flow) for stream in (self, other))
         node = self._flow.add("zip", nodes.Zip(), inputs, name=name, width=1)
         return Stream(self._flow, node)
 
@@ -368,7 +372,9 @@ class Stream(SinkVerbs[T], Generic[T]):
         --------
         >>> import millstream as ms
         >>> flow = ms.Flow("sort_by")
-        >>> longest = flow.from_iterable(["a", "ccc", "bb"]).sort_by(len, descending=True)
+        >>> longest = flow.from_iterable(["a", "ccc", "bb"]).sort_by(
+        ...     len, descending=True
+        ... )
         >>> top = longest.limit(2).collect()
         >>> _ = flow.run(on="local")
         >>> top.result()
@@ -418,14 +424,15 @@ class Stream(SinkVerbs[T], Generic[T]):
         --------
         >>> import millstream as ms
         >>> flow = ms.Flow("fold")
-        >>> length = flow.from_iterable(["a", "bc"]).fold(0, lambda n, word: n + len(word))
+        >>> length = flow.from_iterable(["a", "bc"]).fold(
+        ...     0, lambda n, word: n + len(word)
+        ... )
         >>> _ = flow.run(on="local")
         >>> length.result()
         3
         """
         checked_function("fold", function)
-        result = self._aggregated(aggregates.fold(initial, function, merge), name)
-        return result
+        return self._aggregated(aggregates.fold(initial, function, merge), name)
 
     def count(self, *, name: str | None = None) -> ResultHandle[int]:
         """Count all rows.
@@ -511,7 +518,8 @@ class Stream(SinkVerbs[T], Generic[T]):
         self._flow.remember(handle)
         return handle
 
-    def _input_of(self, verb: str, flow: Flow) -> int:
+    def as_input(self, verb: str, flow: Flow) -> int:
+        """Return the id of its operator, for a verb that joins streams of one flow."""
         if self._flow is not flow:
             msg = (
                 f"`{verb}` at {user_location()} joins streams of two flows, "

@@ -93,7 +93,9 @@ def launch_options(line: Asked, file: Asked, *, insecure: bool) -> LaunchOptions
     master = line.master or file.master
     workers = line.workers or file.workers
     if master is not None and on not in {None, "spark"}:
-        msg = f"a master is for Spark, but the flow is to run on {on!r}; drop one of both"
+        msg = (
+            f"a master is for Spark, but the flow is to run on {on!r}; drop one of both"
+        )
         raise UsageError(msg)
     if file.hosts:
         cores = sum(host.cores for host in file.hosts)

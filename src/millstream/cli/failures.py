@@ -55,11 +55,8 @@ def exit_code(command: Callable[[], int], *, shows_traceback: bool) -> int:
         return _code(error)
     except BrokenPipeError:
         raise
-    except SyntaxError as error:
-        _say("".join(traceback.format_exception(error.with_traceback(None))))
-        return FAILED
     except Exception as error:  # noqa: BLE001 - a job file may raise anything
-        theirs = _without_our_frames(error.__traceback__)
+        theirs = _without_our_frames(error)
         _say("".join(traceback.format_exception(type(error), error, theirs)))
         return FAILED
 
@@ -79,12 +76,16 @@ def _worker_traceback(error: MillstreamError) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Drop what led from the command to the user's file; keep all if that is all."""
-    theirs = trace
+def _without_our_frames(error: Exception) -> TracebackType | None:
+    """Drop what led from the command to the user's file.
+
+    An error with no other frames is ours, and keeps them, unless the file could not
+    even be compiled.
+    """
+    theirs = error.__traceback__
     while theirs and theirs.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
         theirs = theirs.tb_next
-    return theirs or trace
+    return theirs if theirs or isinstance(error, SyntaxError) else error.__traceback__
 
 
 def _say(text: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import sys
 from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from millstream.launch.options import intercept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 __all__ = ["JobFile", "taken_flow"]
 
@@ -53,7 +53,9 @@ class JobFile:
 
     def only_flow(self) -> Flow:
         """Return the flow at module level."""
-        named = {name: v for name, v in vars(self._module).items() if isinstance(v, Flow)}
+        named = {
+            name: v for name, v in vars(self._module).items() if isinstance(v, Flow)
+        }
         flows = list({id(flow): flow for flow in named.values()}.values())
         if not flows:
             msg = (
@@ -100,7 +102,9 @@ def taken_flow(path: Path, arguments: Sequence[str]) -> Flow:
 
 def _missing(path: Path) -> str:
     if path.is_dir():
-        return f"{str(path)!r} is a directory; name the Python file that builds the flow"
+        return (
+            f"{str(path)!r} is a directory; name the Python file that builds the flow"
+        )
     near = [other.name for other in path.parent.glob("*.py")]
     guess = difflib.get_close_matches(path.name, near, n=1)
     hint = f"; did you mean {str(path.with_name(guess[0]))!r}?" if guess else ""

@@ -75,7 +75,9 @@ class Job:
         id = f"{_safe(plan.name)}-{secrets.token_hex(6)}"  # noqa: A001 - the user's word
         workers = launcher.worker_count(options)
         deployment = deploy(plan, config, id, workers)
-        sinks = _Sinks(id, [n.spec.sink for n in plan.nodes if isinstance(n.spec, Write)])
+        sinks = _Sinks(
+            id, [n.spec.sink for n in plan.nodes if isinstance(n.spec, Write)]
+        )
         sinks.prepare()
         try:
             run = launcher.start(deployment, sinks.commit, options)
@@ -109,7 +111,9 @@ class Job:
     def result(self) -> dict[str, Any]:
         """Wait for the end and return the rows of every sink that gives them back."""
         self.wait()
-        names = {n.id: n.name for s in self._stages.stages for n in s.nodes if n.is_sink}
+        names = {
+            n.id: n.name for s in self._stages.stages for n in s.nodes if n.is_sink
+        }
         found = {name: self.rows(id) for id, name in names.items()}  # noqa: A001
         return {name: rows for name, rows in found.items() if rows}
 

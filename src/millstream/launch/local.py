@@ -52,7 +52,8 @@ class LocalRun:
             ids, hub.join(COORDINATOR), clock, deployment.config, commit
         )
         self._workers = [
-            Worker(id, deployment, hub.join(id), clock, ("", 0), os.getpid()) for id in ids
+            Worker(own, deployment, hub.join(own), clock, ("", 0), pid=os.getpid())
+            for own in ids
         ]
         self._pause = threading.Event()
 

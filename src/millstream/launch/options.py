@@ -42,8 +42,8 @@ class LaunchOptions:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-_defaults: ContextVar[LaunchOptions] = ContextVar(
-    "millstream_options", default=LaunchOptions()
+_defaults: ContextVar[LaunchOptions | None] = ContextVar(
+    "millstream_options", default=None
 )
 _interceptor: ContextVar[Callable[[Any], None] | None] = ContextVar(
     "millstream_interceptor", default=None
@@ -55,7 +55,7 @@ _observer: ContextVar[Callable[[Any], None] | None] = ContextVar(
 
 def merged_options(said: LaunchOptions) -> LaunchOptions:
     """Fill in from the defaults what was not said, and check the result."""
-    default = _defaults.get()
+    default = _defaults.get() or LaunchOptions()
     merged = replace(
         said,
         on=said.on or default.on or ("spark" if said.spark or said.master else None),
@@ -69,7 +69,7 @@ def merged_options(said: LaunchOptions) -> LaunchOptions:
     if on not in _LAUNCHERS:
         msg = f"a flow runs on one of {', '.join(_LAUNCHERS)}, got {on!r}"
         raise UsageError(msg)
-    workers = merged.workers
+    workers: object = merged.workers
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         msg = f"a flow needs at least 1 worker, got workers={workers!r}"
         raise UsageError(msg)

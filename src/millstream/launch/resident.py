@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.protocol.handshake import derive_key
-from millstream.protocol.ids import PeerId
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.heartbeat import Heart
 from millstream.runtime.tcp import TCPNetwork
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.ports import Address
+    from millstream.protocol.ids import PeerId
     from millstream.runtime.deployment import Deployment
 
 __all__ = ["Bootstrap", "network_key", "serve"]
@@ -90,7 +90,7 @@ def serve(bootstrap: Bootstrap) -> str:
         network(listens=True),
         clock,
         bootstrap.coordinator,
-        os.getpid(),
+        pid=os.getpid(),
     )
     try:
         heart.start()

@@ -297,7 +297,7 @@ def _zipped_package(directory: Path) -> Path:
 def _spark_reason(error: Exception) -> str:
     """Return the line of a Spark failure that says what happened on the executor."""
     text = str(error)
-    python_error = re.findall(r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", text, re.M)
+    python_error = re.findall(r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", text, re.MULTILINE)
     if python_error:
         return f"its Spark task failed: {python_error[-1].strip()}"
     return f"its Spark job ended: {_first_line(error)}"

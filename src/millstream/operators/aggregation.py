@@ -55,7 +55,7 @@ def accumulate_sums(parts: dict[Any, Any], rows: Rows) -> None:
     rows_iterator = iter(rows)
     for key, value in rows_iterator:
         if key in parts:
-            parts[key] += value
+            parts[key] = parts[key] + value  # += would change the user's own row
         else:
             parts[key] = value
 

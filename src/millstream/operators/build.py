@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from millstream.operators.aggregation import (
     Aggregated,
@@ -95,36 +95,32 @@ def _is_combined_count(node: Node) -> bool:
 
 
 def _operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    """Return the operator that carries out the last node of a run."""
     spec: Any = run[-1].spec
-    config = context.config
-    match spec:
-        case specs.MapBatches():
-            return MapWholeBatches(run)
-        case specs.Combine() if len(run) > 1:
-            return CountedKeys(run, config.combine_keys_max)
-        case specs.Combine():
-            return Combined(run, config.combine_keys_max)
-        case specs.AggregateByKey():
-            return Aggregated(run)
-        case specs.AggregateAll() | specs.CombineAll():
-            return AggregatedAll(run)
-        case specs.Scan():
-            return Scanned(run)
-        case specs.Process():
-            return Processed(run)
-        case specs.Unique():
-            return DistinctKeys(run)
-        case specs.Limit():
-            return Limited(run)
-        case specs.SortBy():
-            return Sorted(run, config.sort_memory_rows)
-        case specs.Zip():
-            return Zipped(run, config.zip_ahead_rows_max)
-        case specs.ForEach():
-            return CalledForEach(run)
-        case specs.Write():
-            return Written(run, spec.sink.open(context.job, context.task_index))
-        case specs.Collect() | specs.Result():
-            sink = run[-1].id
-            return Emitter(run, lambda rows: context.emit(sink, rows))
-    assert_never(spec)
+    if isinstance(spec, specs.Combine):
+        combiner = CountedKeys if len(run) > 1 else Combined
+        return combiner(run, context.config.combine_keys_max)
+    if isinstance(spec, specs.SortBy):
+        return Sorted(run, context.config.sort_memory_rows)
+    if isinstance(spec, specs.Zip):
+        return Zipped(run, context.config.zip_ahead_rows_max)
+    if isinstance(spec, specs.Write):
+        return Written(run, spec.sink.open(context.job, context.task_index))
+    if isinstance(spec, specs.Collect | specs.Result):
+        sink = run[-1].id
+        return Emitter(run, lambda rows: context.emit(sink, rows))
+    return _PLAIN[type(spec)](run)
+
+
+_PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
+    specs.MapBatches: MapWholeBatches,
+    specs.AggregateByKey: Aggregated,
+    specs.AggregateAll: AggregatedAll,
+    specs.CombineAll: AggregatedAll,
+    specs.Scan: Scanned,
+    specs.Process: Processed,
+    specs.Unique: DistinctKeys,
+    specs.Limit: Limited,
+    specs.ForEach: CalledForEach,
+}
+"""Operators that need nothing but their nodes."""

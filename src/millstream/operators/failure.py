@@ -11,9 +11,9 @@ import os
 import traceback
 from dataclasses import dataclass
 from operator import length_hint
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import millstream
 from millstream.operators.fuse import GENERATED
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Blame", "blame"]
 
-_OWN_FILES = os.path.dirname(millstream.__file__) + os.sep  # noqa: PTH120 - a prefix
+_OWN_FILES = f"{Path(__file__).parents[1]}{os.sep}"
 _ROW_TEXT_MAX = 200
 
 
@@ -76,21 +76,15 @@ def _row_index(frames: list[TracebackType], rows: Rows | None) -> int | None:
 
 
 def _node(frames: list[TracebackType], operator: Operator) -> Node:
-    """Name the operator by the code that raised, else by the generated line."""
-    code_of_node = {
-        getattr(getattr(node.spec, "function", None), "__code__", None): node
-        for node in reversed(operator.nodes)
-    }
-    for frame in frames:
-        code = frame.tb_frame.f_code
-        if code in code_of_node:
-            return code_of_node[code]
+    """Name the operator by the innermost generated line."""
     if operator.fused is not None:
-        lines = [f.tb_lineno for f in frames if f.tb_frame.f_code.co_filename == GENERATED]
+        lines = [
+            f.tb_lineno for f in frames if f.tb_frame.f_code.co_filename == GENERATED
+        ]
         for line in reversed(lines):
             if line in operator.fused.node_of_line:
                 return operator.fused.node_of_line[line]
-    return operator.nodes[0]
+    return operator.nodes[-1]
 
 
 def _user_line(frames: list[TracebackType]) -> str:

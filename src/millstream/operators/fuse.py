@@ -3,22 +3,20 @@
 A chain of operator objects that call each other costs several hundred nanoseconds a
 row.  Here ``map(f).filter(p).flat_map(g)`` becomes ::
 
-    chain_from_iterable([
-    f2(
-    v1)
-    for v0 in rows_iterator
-    for v1 in (
-    f0(
-    v0),)
-    if f1(v1)
-    ])
+    list(
+        chain_from_iterable(
+            (f2(v1) for v0 in (rows_iterator) for v1 in (f0(v0),) if f1(v1))
+        )
+    )
 
 so that a row costs the user's own calls and little else: Python functions are called
-from one comprehension, functions written in C from `map` and `filter`, and what a
+from one comprehension, a function written in C from `map` or `filter`, and what a
 `flat_map` returns is walked by `itertools`, not by bytecode.
 
-Every call of a user function stands on a line of its own, so that the line number in
-a traceback names the operator (see `FusedFunction.node_of_line`).
+Two rules let a traceback name the operator and the row.  Every call of a user function
+stands on a line of its own, and a line that pulls rows out of `map`, `filter` or
+`chain` does so for one operator only (see `FusedFunction.node_of_line`).  And nothing
+is materialized before the end, so `rows_iterator` stands where the failing row was.
 """
 
 from __future__ import annotations
@@ -95,7 +93,8 @@ class _Writer:
         self._names: dict[str, Any] = {"chain_from_iterable": chain.from_iterable}
         self._variables = 0
         self._source: list[_Line] = [_Line("rows_iterator")]
-        self._is_list = False
+        #: The operator that works whenever a row is pulled out of `_source`.
+        self._lazy: Node | None = None
         self._value: list[_Line] | None = None
         self._key: list[_Line] | None = None
         self._clauses: list[_Line] = []
@@ -105,7 +104,15 @@ class _Writer:
         spec = node.spec
         assert isinstance(
             spec,
-            Map | Filter | FlatMap | FilterMap | Flatten | Inspect | KeyBy | DropKey | Unkey,
+            Map
+            | Filter
+            | FlatMap
+            | FilterMap
+            | Flatten
+            | Inspect
+            | KeyBy
+            | DropKey
+            | Unkey,
         )
         match spec:
             case Map():
@@ -117,23 +124,22 @@ class _Writer:
             case Flatten():
                 self._add_flat_map(node, None)
             case FilterMap():
-                self._open()
+                self._open(node)
                 variable = self._assign(self._call(node, spec.function))
                 self._clauses.append(_Line(f"if {variable} is not None"))
             case Inspect():
-                argument = self._variable()
+                argument = self._variable(node)
                 call = _inline(self._call(node, spec.function, argument))
                 self._clauses.append(_Line(f"if ({call},)", node))
             case KeyBy():
-                self._open()
-                argument = self._variable()
+                argument = self._variable(node)
                 self._key = self._call(node, spec.function, argument)
                 self._has_key = True
             case DropKey():
-                self._open()
+                self._open(node)
                 self._key, self._has_key = None, False
             case Unkey():
-                self._open()
+                self._open(node)
                 self._value = [_Line("("), *self._pair(), _Line(")")]
                 self._key, self._has_key = None, False
             case _:
@@ -141,14 +147,12 @@ class _Writer:
 
     def finished(self, *, only_keys: bool) -> FusedFunction:
         if only_keys:
-            self._open()
             assert self._key is not None
             self._value, self._key, self._has_key = self._key, None, False
         if self._value is not None:
-            self._close()
-        body = self._source
-        if not self._is_list and not only_keys:
-            body = [_Line("list("), *body, _Line(")")]
+            body = [_Line("[", self._lazy), *self._comprehension(), _Line("]")]
+        else:
+            body = [_Line("list(", self._lazy), *self._source, _Line(")")]
         lines = [
             _Line("def stage(rows):"),
             _Line(" rows_iterator = iter(rows)"),
@@ -165,21 +169,19 @@ class _Writer:
         return FusedFunction(namespace["stage"], source, node_of_line)
 
     def _add_map(self, node: Node, function: Callable[[Any], Any]) -> None:
-        if self._value is None and not self._has_key and _is_c(function):
+        if self._can_pull(function):
             name = self._name(function)
-            self._source = [_Line(f"map({name},", node), *self._source, _Line(")")]
-            self._is_list = False
+            self._pull(f"map({name},", node)
             return
-        self._open()
+        self._open(node)
         self._value = self._call(node, function)
 
     def _add_filter(self, node: Node, function: Callable[[Any], object]) -> None:
-        if self._value is None and not self._has_key and _is_c(function):
+        if self._can_pull(function):
             name = self._name(function)
-            self._source = [_Line(f"filter({name},", node), *self._source, _Line(")")]
-            self._is_list = False
+            self._pull(f"filter({name},", node)
             return
-        argument = self._variable()
+        argument = self._variable(node)
         call = _inline(self._call(node, function, argument))
         self._clauses.append(_Line(f"if {call}", node))
 
@@ -187,26 +189,41 @@ class _Writer:
         self, node: Node, function: Callable[[Any], Iterable[Any]] | None
     ) -> None:
         if self._has_key:
-            self._open()
-            items = self._call(node, function) if function else self._require_value()
-            key = self._key_variable()
-            variable = self._fresh()
-            self._clauses += [
-                _Line(f"for {variable} in (", node),
-                *items,
-                _Line(")"),
-            ]
-            self._value, self._key = [_Line(variable)], [_Line(key)]
+            self._add_keyed_flat_map(node, function)
             return
         if function is not None:
             self._add_map(node, function)
+        elif self._lazy is not None:
+            self._open(node)
         if self._value is not None:
             self._close()
-        self._source = [_Line("chain_from_iterable(", node), *self._source, _Line(")")]
-        self._is_list = False
+        self._pull("chain_from_iterable(", node)
 
-    def _open(self) -> None:
-        """Begin a comprehension unless one has begun."""
+    def _add_keyed_flat_map(
+        self, node: Node, function: Callable[[Any], Iterable[Any]] | None
+    ) -> None:
+        if self._lazy is not None:
+            self._close()
+        self._open(node)
+        items = self._call(node, function) if function else self._require_value()
+        key = self._key_variable()
+        variable = self._fresh()
+        self._clauses += [_Line(f"for {variable} in (", node), *items, _Line(")")]
+        self._value, self._key = [_Line(variable)], [_Line(key)]
+        self._lazy = node
+        self._close()
+
+    def _can_pull(self, function: object) -> bool:
+        """Whether `map` or `filter` may call the function as rows are pulled."""
+        is_free = self._value is None and self._lazy is None
+        return is_free and not self._has_key and _is_c(function)
+
+    def _pull(self, call: str, node: Node) -> None:
+        self._source = [_Line(call), *self._source, _Line(")")]
+        self._lazy = node
+
+    def _open(self, node: Node) -> None:
+        """Begin a comprehension for `node` unless one has begun."""
         if self._value is not None:
             return
         value = self._fresh()
@@ -215,16 +232,18 @@ class _Writer:
             key = self._fresh()
             target = f"{key}, {value}"
             self._key = [_Line(key)]
-        self._clauses = [_Line(f"for {target} in ("), *self._source, _Line(")")]
+        self._clauses = [_Line(f"for {target} in (", node), *self._source, _Line(")")]
         self._value = [_Line(value)]
 
     def _close(self) -> None:
         """End the comprehension; it becomes the source of what follows."""
-        row = [_Line("("), *self._pair(), _Line(")")] if self._has_key else self._value
-        assert row is not None
-        self._source = [_Line("["), *row, *self._clauses, _Line("]")]
-        self._is_list = True
-        self._value, self._key, self._clauses = None, None, []
+        self._source = [_Line("(", self._lazy), *self._comprehension(), _Line(")")]
+        self._value, self._key, self._clauses, self._lazy = None, None, [], None
+
+    def _comprehension(self) -> list[_Line]:
+        value = self._require_value()
+        row = [_Line("("), *self._pair(), _Line(")")] if self._has_key else value
+        return [*row, *self._clauses]
 
     def _pair(self) -> list[_Line]:
         assert self._key is not None
@@ -234,9 +253,9 @@ class _Writer:
         assert self._value is not None
         return self._value
 
-    def _variable(self) -> str:
+    def _variable(self, node: Node) -> str:
         """Return a variable that holds the value, assigning it where there is none."""
-        self._open()
+        self._open(node)
         value = self._require_value()
         if len(value) == 1 and value[0].text.isidentifier():
             return value[0].text

@@ -64,7 +64,8 @@ class Sorted(Operator):
 
     def finish(self) -> Iterator[Rows]:
         key, is_descending = self._spec.key, self._spec.is_descending
-        runs = [self._in_order(self._rows), *(_stored(run) for run in self._runs)]
+        # Oldest first: where keys are equal, a merge takes the earlier run's row first.
+        runs = [*(_stored(run) for run in self._runs), self._in_order(self._rows)]
         merged = heapq.merge(*runs, key=key, reverse=is_descending)
         in_order = islice(merged, self._spec.limit)
         self._rows = []

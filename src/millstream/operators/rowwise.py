@@ -33,7 +33,8 @@ class MapWholeBatches(Operator):
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         spec = self.nodes[0].spec
         assert isinstance(spec, MapBatches)
-        result = spec.function(rows)
+        # The function may change its list; others may read the same batch.
+        result: object = spec.function(rows.copy())
         if not isinstance(result, list):
             msg = (
                 f"the function of map_batches must return a list of rows, "

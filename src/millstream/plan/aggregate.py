@@ -110,11 +110,11 @@ def _add(left: Any, right: Any) -> Any:
 
 
 def _least(left: Any, right: Any) -> Any:
-    return right if right < left else left
+    return min(left, right)
 
 
 def _greatest(left: Any, right: Any) -> Any:
-    return right if right > left else left
+    return max(left, right)
 
 
 def _keep_left(left: object, _right: object) -> object:

@@ -328,6 +328,7 @@ class LogicalPlan:
 
     name: str
     nodes: list[Node] = field(default_factory=list)
+    location: Location | None = None
 
     def add(self, node: Node) -> None:
         """Append a node whose name nobody else has."""
@@ -358,12 +359,23 @@ class LogicalPlan:
     def check(self) -> None:
         """Refuse a flow that would do nothing or lose rows."""
         if not self.nodes:
-            msg = f"flow {self.name!r} is empty; begin with a source such as read_text"
+            where = f" at {self.location}" if self.location is not None else ""
+            msg = (
+                f"flow {self.name!r}{where} is empty; begin with a source such as "
+                "read_text"
+            )
             raise UsageError(msg)
         for node in self.nodes:
             if not node.is_sink and not self.consumers(node.id):
-                msg = (
-                    f"nothing reads the output of {node.verb} {node.name!r} at "
-                    f"{node.location}; end it with a sink such as collect or write_text"
+                what = (
+                    f"{node.verb} {node.name!r}"
+                    if node.name != node.verb
+                    else node.verb
                 )
+                advice = (
+                    "follow it with an aggregation such as count or reduce"
+                    if node.verb == "group_by"
+                    else "end it with a sink such as collect or write_text"
+                )
+                msg = f"nothing reads the output of {what} at {node.location}; {advice}"
                 raise UsageError(msg)

@@ -52,7 +52,7 @@ class PhysicalPlan:
 
 
 def lay_out(stages: StagePlan, worker_count: int) -> PhysicalPlan:
-    """Number the channels between the tasks of `worker_count` workers."""
+    """Lay tasks out and number the channels between the tasks of `worker_count` workers."""
     assert worker_count >= 1
     counts = [min(s.width or worker_count, worker_count) for s in stages.stages]
     channels: list[Channel] = []

@@ -79,7 +79,9 @@ class _Rewriter:
         assert isinstance(below.spec, SortBy)
         self.nodes.remove(below)
         self._narrow(below, replace(below.spec, limit=node.spec.rows))
-        self.nodes[-1] = replace(below, spec=self.nodes[-2].spec, inputs=self.nodes[-1].inputs)
+        self.nodes[-1] = replace(
+            below, spec=self.nodes[-2].spec, inputs=self.nodes[-1].inputs
+        )
         self.nodes.append(node)
 
     def _narrow(self, node: Node, spec: Spec) -> None:

@@ -289,7 +289,7 @@ class JobCore:
         self._stop_deadline_ns = 0
         assert self._expected, "a job needs a worker"
 
-    def handle(self, event: Event) -> list[Command]:  # noqa: C901, PLR0911 - one arm per event
+    def handle(self, event: Event) -> list[Command]:  # noqa: C901, PLR0911, PLR0912 - one arm per event
         """Take one event and return the commands to carry out, in order."""
         if self.phase is Phase.ENDED:
             return []
@@ -314,7 +314,9 @@ class JobCore:
                 return self._handle_link(event)
             case CancelRequested(reason, now_ns):
                 self._now_ns = now_ns
-                return self._stop(Outcome(OutcomeKind.CANCELLED, "JobCancelledError", reason))
+                return self._stop(
+                    Outcome(OutcomeKind.CANCELLED, "JobCancelledError", reason)
+                )
             case Committed():
                 return self._handle_committed()
             case CommitFailed(reason):

@@ -26,9 +26,9 @@ __all__ = [
     "Ready",
     "Register",
     "Release",
+    "StageProgress",
     "Start",
     "Stop",
-    "StageProgress",
     "from_wire",
     "to_wire",
 ]

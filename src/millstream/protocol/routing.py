@@ -32,6 +32,6 @@ def even_table(shard_count: int, task_count: int) -> RoutingTable:
     >>> even_table(5, 2).owners
     (0, 0, 0, 1, 1)
     """
-    assert 1 <= task_count
+    assert task_count >= 1
     owners = tuple(shard * task_count // shard_count for shard in range(shard_count))
     return RoutingTable(1, owners)

@@ -97,8 +97,8 @@ class _Assembler:
             self.intakes[stage.id],
             build_chain(stage.nodes, context),
             self._routers(stage),
-            self.clock,
-            config.slice_batches,
+            clock=self.clock,
+            slice_batches=config.slice_batches,
         )
         self.made.tasks.append(task)
 
@@ -141,6 +141,7 @@ def assemble(
     members: tuple[PeerId, ...],
     generation: Generation,
     network: Network,
+    *,
     clock: Clock,
     timers: Timers,
     emit: Callable[[int, Rows], None],

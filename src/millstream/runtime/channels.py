@@ -112,11 +112,13 @@ class LocalCarrier:
         return self._credit > 0
 
     def send(self, rows: Rows) -> None:
+        """Hand a batch over; takes one batch of credit."""
         self._credit -= 1
         self._target.receive(FrameKind.BATCH, self._sequence, rows, 1)
         self._sequence += 1
 
     def end(self) -> None:
+        """Hand the end over."""
         self._target.receive(FrameKind.END, self._sequence, [], 0)
 
     def _grant(self, batches: int) -> None:
@@ -147,6 +149,7 @@ class RemoteCarrier:
         return self._credit > 0
 
     def send(self, rows: Rows) -> None:
+        """Send a batch; one too long for a frame is cut in halves."""
         try:
             cost = self._network.send(self._peer, self._frame(FrameKind.BATCH, rows))
         except TransportError:
@@ -160,6 +163,7 @@ class RemoteCarrier:
         self._sequence += 1
 
     def end(self) -> None:
+        """Send the end."""
         self._network.send(self._peer, self._frame(FrameKind.END, None))
 
     def add_credit(self, amount: int) -> None:
@@ -189,12 +193,14 @@ class CreditReturn:
         self._threshold = max(1, window_bytes // _CREDIT_PARTS)
 
     def grant(self, cost: int) -> None:
+        """Owe the writer `cost` bytes more, and pay when it is worth a frame."""
         self._owed += cost
         if self._owed >= self._threshold:
             self._send(FrameKind.CREDIT, self._owed)
             self._owed = 0
 
     def tell_closed(self) -> None:
+        """Tell the writer that nothing more will be read."""
         self._send(FrameKind.CLOSE, None)
 
     def _send(self, kind: FrameKind, body: int | None) -> None:
@@ -278,7 +284,7 @@ class OutputChannel:
             self.carrier.end()
 
     def close(self) -> None:
-        """The reader wants nothing more."""
+        """Drop everything: the reader wants nothing more."""
         self.is_closed, self._rows, self._is_due = True, [], False
 
 

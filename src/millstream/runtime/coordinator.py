@@ -222,7 +222,9 @@ class Coordinator:
         try:
             self._commit()
         except Exception as error:  # noqa: BLE001 - a user's sink may raise anything
-            reason = f"the output could not be committed: {type(error).__name__}: {error}"
+            reason = (
+                f"the output could not be committed: {type(error).__name__}: {error}"
+            )
             self._decide(CommitFailed(reason))
         else:
             self._decide(Committed())

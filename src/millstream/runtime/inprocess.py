@@ -24,25 +24,25 @@ _ROW_COST = 64
 
 
 class Hub:
-    """Knows every peer of the process."""
+    """Knows every peer of the process, its inbox, and who is connected to whom."""
 
     def __init__(self) -> None:
-        self.links: dict[PeerId, LocalLink] = {}
+        self.inboxes: dict[PeerId, deque[NetworkEvent]] = {}
+        self.peers: dict[PeerId, set[PeerId]] = {}
 
     def join(self, peer: PeerId) -> LocalLink:
         """Return the network of a new peer."""
-        self.links[peer] = LocalLink(peer, self)
-        return self.links[peer]
+        self.inboxes[peer] = deque()
+        self.peers[peer] = set()
+        return LocalLink(peer, self)
 
 
 class LocalLink:
-    """The network as one peer sees it."""
+    """The network as one peer sees it; see `ports.Network`."""
 
     def __init__(self, own_id: PeerId, hub: Hub) -> None:
         self._own_id = own_id
         self._hub = hub
-        self._inbox: deque[NetworkEvent] = deque()
-        self._peers: set[PeerId] = set()
 
     @property
     def address(self) -> Address:
@@ -50,39 +50,48 @@ class LocalLink:
         return ("in-process", self._own_id)
 
     def connect(self, peer: PeerId, address: Address) -> None:  # noqa: ARG002 - by id
-        other = self._hub.links.get(peer)
-        if other is None:
-            self._inbox.append(PeerLost(peer, "it is not there"))
+        """Connect at once, if the peer is there."""
+        hub, own = self._hub, self._own_id
+        if peer not in hub.inboxes:
+            hub.inboxes[own].append(PeerLost(peer, "it is not there"))
             return
-        self._peers.add(peer)
-        other._peers.add(self._own_id)
-        self._inbox.append(PeerConnected(peer))
-        other._inbox.append(PeerConnected(self._own_id))
+        hub.peers[own].add(peer)
+        hub.peers[peer].add(own)
+        hub.inboxes[own].append(PeerConnected(peer))
+        hub.inboxes[peer].append(PeerConnected(own))
 
     def send(self, peer: PeerId, frame: Frame) -> int:
-        if peer not in self._peers:
+        """Put the frame into the peer's inbox."""
+        if peer not in self._hub.peers[self._own_id]:
             return 0
         if frame.kind is FrameKind.BATCH:
             frame.cost = len(frame.body) * _ROW_COST
-        self._hub.links[peer]._inbox.append(FrameArrived(self._own_id, frame))
+        self._hub.inboxes[peer].append(FrameArrived(self._own_id, frame))
         return frame.cost
 
     def backlog(self, peer: PeerId) -> int:  # noqa: ARG002 - frames leave at once
+        """Return 0: nothing waits here."""
         return 0
 
     def poll(self, timeout_s: float) -> list[NetworkEvent]:  # noqa: ARG002 - one thread
-        events = list(self._inbox)
-        self._inbox.clear()
+        """Return what came since the last time; never waits."""
+        inbox = self._hub.inboxes.get(self._own_id)
+        events = list(inbox or ())
+        if inbox:
+            inbox.clear()
         return events
 
     def disconnect(self, peer: PeerId) -> None:
-        if peer in self._peers:
-            self._peers.discard(peer)
-            other = self._hub.links[peer]
-            other._peers.discard(self._own_id)
-            other._inbox.append(PeerLost(self._own_id, "it disconnected"))
+        """Drop the connection; the peer learns of it."""
+        hub, own = self._hub, self._own_id
+        if peer in hub.peers.get(own, ()):
+            hub.peers[own].discard(peer)
+            hub.peers[peer].discard(own)
+            hub.inboxes[peer].append(PeerLost(own, "it disconnected"))
 
     def close(self) -> None:
-        for peer in sorted(self._peers):
+        """Leave; every connected peer learns of it."""
+        for peer in sorted(self._hub.peers.get(self._own_id, ())):
             self.disconnect(peer)
-        self._hub.links.pop(self._own_id, None)
+        self._hub.inboxes.pop(self._own_id, None)
+        self._hub.peers.pop(self._own_id, None)

@@ -38,7 +38,7 @@ class ChannelIntake:
         return bool(self._ready)
 
     def wake(self, channel: InputChannel) -> None:
-        """A channel has something new."""
+        """Note that a channel has something new."""
         self._ready.append(channel)
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
@@ -70,7 +70,9 @@ class ChannelIntake:
 class SourceIntake:
     """Reads the splits of a source that belong to a task, a batch of each in turn."""
 
-    def __init__(self, source: Source[Any], splits: list[Split], config: Config) -> None:
+    def __init__(
+        self, source: Source[Any], splits: list[Split], config: Config
+    ) -> None:
         self._source = source
         self._config = config
         self._waiting = deque(splits)

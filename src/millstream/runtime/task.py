@@ -59,6 +59,7 @@ class Task:
         intake: Intake,
         chain: list[Operator],
         routers: list[Router],
+        *,
         clock: Clock,
         slice_batches: int,
     ) -> None:

@@ -75,6 +75,7 @@ class Worker:
         network: Network,
         clock: Clock,
         coordinator: Address,
+        *,
         pid: int,
     ) -> None:
         self.id = id
@@ -215,9 +216,9 @@ class Worker:
                 members,
                 self._generation,
                 self._network,
-                self._clock,
-                self._timers,
-                self._emit,
+                clock=self._clock,
+                timers=self._timers,
+                emit=self._emit,
             )
         except Exception as error:  # noqa: BLE001 - a sink's open is user code
             self._fail(error)

@@ -1,0 +1,245 @@
+"""The commands that people type, their options and their help.
+
+Each command reads its options here and leaves the work to its module, which is imported
+when the command runs: ``millstream --help`` waits for nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["main"]
+
+_JOB = click.argument("job", type=click.Path(path_type=Path), metavar="JOB.PY")
+_ARGUMENTS = click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]")
+_TRACEBACK = click.option(
+    "--traceback", "shows_traceback", is_flag=True, envvar="MILLSTREAM_TRACEBACK",
+    help="Show where on the worker a function raised (or set MILLSTREAM_TRACEBACK=1).",
+)  # fmt: skip
+_COUNT = click.IntRange(min=1)
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 88}
+)
+def commands() -> None:
+    """Run stateful dataflows in plain Python, on Spark or without it.
+
+    A job file is a Python program that builds a flow:
+
+    \b
+        import millstream as ms
+        flow = ms.Flow("word-count")
+        lines = flow.read_text("books/*.txt")
+        counts = lines.flat_map(str.split).group_by(str.lower).count().collect()
+
+    \b
+    Try it in this process, look at its plan, then run it on a cluster:
+        millstream run job.py --on local
+        millstream explain job.py
+        millstream run job.py --master spark://host:7077 --workers 8
+    """  # noqa: D301 - click reads \b as: do not wrap
+
+
+@commands.command()
+@_JOB
+@click.option(
+    "--on", type=click.Choice(["spark", "local", "processes"]),
+    help="Where workers live: as Spark tasks (the default), in this process, or in "
+    "processes of this machine; the last two need no Java.",
+)  # fmt: skip
+@click.option("--master", metavar="URL", help="Spark master; local[*] by default.")
+@click.option("--workers", type=_COUNT, metavar="N", help="Number of workers.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE",
+    help="Change a setting, also one that the program sets; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--config", type=click.Path(path_type=Path), metavar="FILE.TOML",
+    help="Read options from a file; those of the command line win.",
+)  # fmt: skip
+@click.option(
+    "--insecure", is_flag=True,
+    help="Allow workers on other hosts although Spark is not authenticated.",
+)  # fmt: skip
+@click.option("--quiet", is_flag=True, help="Show no progress on the terminal.")
+@_TRACEBACK
+@_ARGUMENTS
+def run(
+    job: Path,
+    *,
+    on: str | None,
+    master: str | None,
+    workers: int | None,
+    settings: tuple[str, ...],
+    config: Path | None,
+    arguments: tuple[str, ...],
+    insecure: bool,
+    quiet: bool,
+    shows_traceback: bool,
+) -> int:
+    """Run a job file.
+
+    The file runs as it would under Python, and the options say how the flows that it
+    starts are run; what flow.run(...) says itself comes before --on, --master and
+    --workers.  A file that only defines a flow has it run, and its results printed.
+
+    \b
+    Examples:
+        millstream run job.py --on local
+        millstream run job.py --workers 4 --set buffer='adaptive(64, 5ms)'
+        millstream run job.py --master spark://host:7077 -- --input books/
+
+    \b
+    A file for --config:
+        [run]
+        workers = 8
+        [set]
+        buffer = "fixed(1024)"
+        [[hosts]]
+        address = "localhost"
+        cores = 4
+
+    Exit codes: 0 success, 1 the job failed, 2 the command or the flow is wrong,
+    130 interrupted.
+    """  # noqa: D301 - click reads \b as: do not wrap
+
+    def command() -> int:
+        from millstream.cli import configfile, running  # noqa: PLC0415 - see above
+
+        set_here = configfile.parse_settings(settings)
+        line = configfile.Asked(on, master, workers, set_here)
+        file = configfile.read_config(config) if config else configfile.Asked()
+        options = configfile.launch_options(line, file, insecure=insecure)
+        running.run_file(job, arguments, options, is_quiet=quiet)
+        return 0
+
+    return _guarded(command, shows_traceback=shows_traceback)
+
+
+@commands.command()
+@_JOB
+@click.option("--workers", type=_COUNT, metavar="N", default=2, show_default=True)
+@click.option("--mermaid", is_flag=True, help="Draw a Mermaid diagram of the stages.")
+@_TRACEBACK
+@_ARGUMENTS
+def explain(
+    job: Path,
+    *,
+    workers: int,
+    arguments: tuple[str, ...],
+    mermaid: bool,
+    shows_traceback: bool,
+) -> int:
+    """Show the plan of a job file without running its flow.
+
+    Prints the operators with the lines that made them, the stages they are fused into,
+    how rows travel between stages, and the tasks on each worker.
+
+    \b
+    Examples:
+        millstream explain job.py
+        millstream explain job.py --workers 8
+        millstream explain job.py --mermaid > plan.mmd
+    """  # noqa: D301 - click reads \b as: do not wrap
+
+    def command() -> int:
+        from millstream.cli.jobfile import taken_flow  # noqa: PLC0415 - see above
+
+        flow = taken_flow(job, arguments)
+        form: Any = "mermaid" if mermaid else "text"
+        click.echo(flow.explain(workers=workers, form=form), nl=False)
+        return 0
+
+    return _guarded(command, shows_traceback=shows_traceback)
+
+
+@commands.command()
+@_JOB
+@click.option(
+    "--seeds", type=_COUNT, metavar="N", default=1000, show_default=True,
+    help="Number of seeds to try; each gives another order of events.",
+)  # fmt: skip
+@click.option(
+    "--seed", type=int, metavar="S", help="Try this seed alone, to see a failure again."
+)
+@click.option("--workers", type=_COUNT, metavar="N", default=3, show_default=True)
+@click.option(
+    "--faults", type=click.Choice(["all", "benign", "none"]), default="all",
+    show_default=True,
+    help="What goes wrong: crashes and partitions too, only delays, or nothing.",
+)  # fmt: skip
+@_TRACEBACK
+@_ARGUMENTS
+def simulate(
+    job: Path,
+    *,
+    seeds: int,
+    seed: int | None,
+    workers: int,
+    faults: str,
+    arguments: tuple[str, ...],
+    shows_traceback: bool,
+) -> int:
+    """Run the flow of a job file many times in a simulator that makes things go wrong.
+
+    The real workers and the real coordinator run in this process on simulated time and
+    a simulated network.  A seed decides everything, so a failure can be repeated.
+
+    \b
+    Examples:
+        millstream simulate job.py
+        millstream simulate job.py --seeds 50 --workers 5
+        millstream simulate job.py --seed 417
+
+    Exit codes: 0 every seed kept its promises, 1 one did not, 2 misuse.
+    """  # noqa: D301 - click reads \b as: do not wrap
+
+    def command() -> int:
+        from millstream.cli.simulating import simulate_file  # noqa: PLC0415 - see above
+
+        return simulate_file(
+            job, arguments, seeds=seeds, seed=seed, workers=workers, faults=faults
+        )
+
+    return _guarded(command, shows_traceback=shows_traceback)
+
+
+@commands.command()
+def version() -> int:
+    """Show the versions of Millstream, Python and what they stand on.
+
+    \b
+    Example:
+        millstream version
+    """  # noqa: D301 - click reads \b as: do not wrap
+    from millstream.cli.versions import versions  # noqa: PLC0415 - see above
+
+    for name, text in versions().items():
+        click.echo(f"{name} {text}")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Carry out one command and exit with its code."""
+    try:
+        code = commands.main(arguments, prog_name="millstream", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.Abort:
+        code = 130
+    sys.exit(code)
+
+
+def _guarded(command: Callable[[], int], *, shows_traceback: bool) -> int:
+    from millstream.cli.failures import exit_code  # noqa: PLC0415 - see above
+
+    return exit_code(command, shows_traceback=shows_traceback)

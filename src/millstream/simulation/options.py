@@ -1,0 +1,235 @@
+"""What one seed means: how large the cluster, how tight its limits, and what goes wrong.
+
+Every value is drawn from the seed, each with a probability that is itself drawn, so
+that some runs have tiny buffers everywhere and others none (swarm testing).  A benign
+fault only makes things slow; the sum of all of them stays below every time limit of
+the engine.  A fatal one may end the job, and then the job must end well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Literal
+
+from millstream.config import BufferPolicy
+from millstream.protocol.ids import COORDINATOR, PeerId
+from millstream.simulation.seed import stream
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from millstream.config import Config
+
+__all__ = [
+    "Fault",
+    "FaultKind",
+    "FaultLevel",
+    "SwarmOptions",
+    "calm_options",
+    "draw_options",
+]
+
+FaultLevel = Literal["none", "benign", "all"]
+
+_MS = 1_000_000
+_WORKERS_MAX = 4
+_BENIGN_FAULTS_MAX = 4
+_FATAL_FAULTS_MAX = 3
+_LAUNCH_MS = 20_000
+
+
+class FaultKind(Enum):
+    """What goes wrong."""
+
+    CLOG = "clog"
+    FREEZE = "freeze"
+    PARTITION = "partition"
+    RESET = "reset"
+    CRASH = "crash"
+    CANCEL = "cancel"
+
+
+_FATAL_KINDS = (
+    FaultKind.CRASH,
+    FaultKind.RESET,
+    FaultKind.PARTITION,
+    FaultKind.FREEZE,
+    FaultKind.CANCEL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong.
+
+    Attributes
+    ----------
+    peer
+        Whom it hits; nobody in particular for `CANCEL`.
+    other
+        The far end of a link; None means every link of `peer`.
+    is_fatal
+        Whether the job may end because of it.
+    """
+
+    at_ns: int
+    kind: FaultKind
+    peer: PeerId
+    other: PeerId | None = None
+    duration_ns: int = 0
+    is_fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SwarmOptions:
+    """Everything that a simulated run may vary.
+
+    Attributes
+    ----------
+    late_share
+        Part of the frames that take ten times as long as the slowest other.
+    turn_ns_max
+        Longest time that one turn of a worker takes.
+    slow_worker
+        A worker that gets a turn only when the others have had many, or None.
+    short_read_share, idle_share
+        How often a source returns fewer rows than asked for, or none.
+    is_exit_reported
+        Whether the launcher tells the coordinator that a worker's process ended.
+    """
+
+    workers: int
+    config: Config
+    delay_ns_min: int = 1_000
+    delay_ns_max: int = 20_000
+    late_share: float = 0.0
+    turn_ns_max: int = 2_000
+    slow_worker: int | None = None
+    skew_ns_max: int = 0
+    short_read_share: float = 0.0
+    idle_share: float = 0.0
+    is_exit_reported: bool = False
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def budget_ns(self) -> int:
+        """Virtual time in which the job must be over, whatever goes wrong."""
+        config = self.config
+        limits_ms = (
+            config.launch_timeout_ms + 4 * config.lease_ms + 2 * config.stop_grace_ms
+        )
+        return (60_000 + limits_ms) * _MS + sum(f.duration_ns for f in self.faults)
+
+
+def calm_options(config: Config, workers: int) -> SwarmOptions:
+    """Return a run in which nothing goes wrong and nothing is tight."""
+    return SwarmOptions(workers, replace(config, launch_timeout_ms=_LAUNCH_MS))
+
+
+def draw_options(
+    seed: int, config: Config, level: FaultLevel, workers: int | None = None
+) -> SwarmOptions:
+    """Draw everything about a run from its seed; `workers` may be fixed."""
+    shape = stream(seed, "shape")
+    count = shape.randint(1, _WORKERS_MAX)
+    count = workers or count
+    tight = _draw_config(stream(seed, "config"), config)
+    delay_ns_max = round(10 ** shape.uniform(4, 7.3))
+    return SwarmOptions(
+        workers=count,
+        config=tight,
+        delay_ns_min=shape.randint(1, delay_ns_max // 2),
+        delay_ns_max=delay_ns_max,
+        late_share=shape.choice((0.0, 0.0, 0.01, 0.1)),
+        turn_ns_max=round(10 ** shape.uniform(3, 5.5)),
+        slow_worker=shape.randint(1, count) if shape.random() < 0.3 else None,
+        skew_ns_max=shape.choice((0, 3_600_000 * _MS)),
+        short_read_share=shape.choice((0.0, 0.1, 0.9)),
+        idle_share=shape.choice((0.0, 0.0, 0.05, 0.3)),
+        is_exit_reported=shape.random() < 0.7,
+        faults=_draw_faults(stream(seed, "faults"), tight, level, count),
+    )
+
+
+def _draw_config(rng: Random, config: Config) -> Config:
+    """Make limits tiny; each with a probability of its own in this run."""
+    share = rng.choice((0.0, 0.3, 0.6, 0.9))
+    choices = {
+        "buffer": _draw_policy(rng),
+        "shard_count": rng.choice((1, 4, 64)),
+        "source_batch_rows": 1 << rng.randrange(7),
+        "source_block_bytes": 1 << rng.randrange(4, 10),
+        "open_splits_max": rng.randint(1, 3),
+        "slice_batches": rng.randint(1, 4),
+        "local_channel_batches": rng.randint(1, 4),
+        "channel_credit_bytes": 1 << rng.randrange(4, 12),
+        "result_backlog_bytes": 1 << rng.randrange(12),
+        "combine_keys_max": 1 << rng.randrange(6),
+        "route_cache_keys_max": 1 << rng.randrange(6),
+        "sort_memory_rows": 1 << rng.randrange(5, 10),
+        "heartbeat_ms": rng.choice((50, 200, 1_000)),
+        "progress_ms": rng.choice((20, 250, 2_000)),
+    }
+    tight = {name: value for name, value in choices.items() if rng.random() < share}
+    return replace(config, launch_timeout_ms=_LAUNCH_MS, **tight)  # type: ignore[arg-type] # fields by name
+
+
+def _draw_policy(rng: Random) -> BufferPolicy:
+    rows = 1 << rng.randrange(8)
+    timeout_ns = None if rng.random() < 0.3 else rng.randint(1, 20) * _MS
+    return BufferPolicy(rows, timeout_ns)
+
+
+def _draw_faults(
+    rng: Random, config: Config, level: FaultLevel, workers: int
+) -> tuple[Fault, ...]:
+    if level == "none":
+        return ()
+    span_ns = round(10 ** rng.uniform(5, 9.3))
+    faults = [
+        _draw_benign(rng, config, workers, span_ns)
+        for _ in range(rng.randint(0, _BENIGN_FAULTS_MAX))
+    ]
+    if level == "all" and rng.random() < 0.6:
+        kinds = rng.sample(_FATAL_KINDS, rng.randint(1, len(_FATAL_KINDS)))
+        faults += [
+            _draw_fatal(rng, config, workers, span_ns, rng.choice(kinds))
+            for _ in range(rng.randint(1, _FATAL_FAULTS_MAX))
+        ]
+    return tuple(sorted(faults, key=lambda fault: fault.at_ns))
+
+
+def _draw_benign(rng: Random, config: Config, workers: int, span_ns: int) -> Fault:
+    """Draw a fault short enough that even all of them together break no time limit."""
+    limit_ms = min(config.lease_ms - config.heartbeat_ms, config.handshake_ms)
+    longest_ns = limit_ms * _MS // (_BENIGN_FAULTS_MAX + 2)
+    at_ns, duration_ns = rng.randrange(span_ns), rng.randrange(_MS, longest_ns)
+    kind = rng.choice((FaultKind.CLOG, FaultKind.PARTITION, FaultKind.FREEZE))
+    if kind is FaultKind.FREEZE:
+        peer = PeerId(rng.randint(0, workers))
+        return Fault(at_ns, kind, peer, None, duration_ns)
+    peer, other = _draw_link(rng, workers)
+    if kind is FaultKind.PARTITION:
+        return Fault(at_ns, kind, peer, None, duration_ns)
+    return Fault(at_ns, kind, peer, other, duration_ns)
+
+
+def _draw_fatal(
+    rng: Random, config: Config, workers: int, span_ns: int, kind: FaultKind
+) -> Fault:
+    at_ns = rng.randrange(span_ns)
+    peer, other = _draw_link(rng, workers)
+    duration_ns = 0
+    if kind in {FaultKind.PARTITION, FaultKind.FREEZE}:
+        duration_ns = rng.randint(config.lease_ms // 2, 3 * config.lease_ms) * _MS
+    is_node = kind is FaultKind.PARTITION and rng.random() < 0.5
+    is_link = kind in {FaultKind.PARTITION, FaultKind.RESET} and not is_node
+    return Fault(at_ns, kind, peer, other if is_link else None, duration_ns, is_fatal=True)
+
+
+def _draw_link(rng: Random, workers: int) -> tuple[PeerId, PeerId]:
+    """Draw a worker and some other peer."""
+    peer = PeerId(rng.randint(1, workers))
+    others = [PeerId(n) for n in range(workers + 1) if n != peer]
+    return peer, rng.choice(others or [COORDINATOR])
