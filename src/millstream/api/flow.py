@@ -64,7 +64,8 @@ class Flow:
     """
 
     def __init__(self, name: str, *, buffer: BufferPolicy | None = None) -> None:
-        if not isinstance(name, str) or not name:
+        given: object = name
+        if not isinstance(given, str) or not given:
             msg = f"`Flow` at {user_location()} takes a name as text, got {name!r}"
             raise UsageError(msg)
         self.name = name
@@ -125,7 +126,7 @@ class Flow:
         encoding: str = "utf-8",
         name: str | None = None,
     ) -> Stream[str]:
-        """Read the lines of text files; one big file is read by all workers.
+        r"""Read the lines of text files; one big file is read by all workers.
 
         `paths` may be a file, a directory, a glob pattern, or a list of these.
 
@@ -134,7 +135,7 @@ class Flow:
         >>> import pathlib, tempfile
         >>> import millstream as ms
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = pathlib.Path(folder, "a.txt").write_text("one\\ntwo\\n")
+        ...     _ = pathlib.Path(folder, "a.txt").write_text("one\ntwo\n")
         ...     flow = ms.Flow("read_text")
         ...     lines = flow.read_text(f"{folder}/*.txt").collect()
         ...     _ = flow.run(on="local")
@@ -157,7 +158,8 @@ class Flow:
         >>> letters.result()
         ['a', 'b']
         """
-        if not isinstance(source, Source):
+        given: object = source
+        if not isinstance(given, Source):
             msg = f"`read` at {user_location()} takes a Source, got {source!r}"
             raise UsageError(msg)
         return self._read("read", lambda: source, name)
@@ -267,7 +269,17 @@ class Flow:
 
     @property
     def handles(self) -> tuple[ResultHandle[Any], ...]:
-        """The results that sinks will give back, in the order of their making."""
+        """The results that sinks will give back, in the order of their making.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("handles")
+        >>> numbers = flow.from_iterable([1, 2])
+        >>> _ = numbers.collect(), numbers.count()
+        >>> [handle.name for handle in flow.handles]
+        ['collect', 'count']
+        """
         return tuple(self._handles)
 
     def explain(

@@ -106,7 +106,25 @@ class _Handle:
 
 
 class ValueState(_Handle, Generic[T]):
-    """One value per key; `default` is what `get` returns before the first update."""
+    """One value per key; `default` is what `get` returns before the first update.
+
+    Examples
+    --------
+    >>> import millstream as ms
+    >>> class Largest(ms.StatefulFunction):
+    ...     best = ms.ValueState(default=0)
+    ...
+    ...     def on_record(self, key, value):
+    ...         if value > self.best.get():
+    ...             self.best.update(value)
+    ...             yield value
+    >>> flow = ms.Flow("records")
+    >>> rows = flow.from_iterable([3, 1, 5]).key_by(lambda i: "all")
+    >>> records = rows.process(Largest()).drop_key().collect()
+    >>> _ = flow.run(on="local")
+    >>> records.result()
+    [3, 5]
+    """
 
     def __init__(self, default: T | None = None) -> None:
         self._default = default
@@ -122,7 +140,29 @@ class ValueState(_Handle, Generic[T]):
 
 
 class ListState(_Handle, Generic[T]):
-    """A list of values per key."""
+    """A list of values per key.
+
+    Examples
+    --------
+    >>> import millstream as ms
+    >>> class InPairs(ms.StatefulFunction):
+    ...     waiting = ms.ListState()
+    ...
+    ...     def on_record(self, key, value):
+    ...         self.waiting.append(value)
+    ...         if len(self.waiting) == 2:
+    ...             yield self.waiting.get()
+    ...             self.waiting.clear()
+    ...
+    ...     def on_end(self, key):
+    ...         yield self.waiting.get()
+    >>> flow = ms.Flow("pairs")
+    >>> rows = flow.from_iterable("abc").key_by(lambda letter: 0)
+    >>> pairs = rows.process(InPairs()).drop_key().collect()
+    >>> _ = flow.run(on="local")
+    >>> pairs.result()
+    [['a', 'b'], ['c']]
+    """
 
     def get(self) -> list[T]:
         """Return a copy of the list."""
@@ -148,7 +188,26 @@ class ListState(_Handle, Generic[T]):
 
 
 class MapState(_Handle, Generic[K, V]):
-    """A map per key."""
+    """A map per key.
+
+    Examples
+    --------
+    >>> import millstream as ms
+    >>> class Visits(ms.StatefulFunction):
+    ...     pages = ms.MapState()
+    ...
+    ...     def on_record(self, user, page):
+    ...         self.pages.update(page, self.pages.get(page, 0) + 1)
+    ...
+    ...     def on_end(self, user):
+    ...         return self.pages.items()
+    >>> flow = ms.Flow("visits")
+    >>> pages = flow.from_iterable(["/", "/a", "/"]).key_by(lambda page: "ann")
+    >>> visits = pages.process(Visits()).collect()
+    >>> _ = flow.run(on="local")
+    >>> visits.result()
+    [('ann', ('/', 2)), ('ann', ('/a', 1))]
+    """
 
     def get(self, key: K, default: V | None = None) -> V | None:
         """Return the value under `key`, or `default`."""

@@ -15,7 +15,17 @@ R = TypeVar("R")
 
 
 class ResultHandle(Generic[R]):
-    """Gives the result of a sink once the flow has run."""
+    """Gives the result of a sink once the flow has run.
+
+    Examples
+    --------
+    >>> import millstream as ms
+    >>> flow = ms.Flow("handle")
+    >>> total = flow.from_iterable([1, 2]).sum()
+    >>> _ = flow.run(on="local")
+    >>> total.result()
+    3
+    """
 
     def __init__(
         self, flow: Flow, node_id: int, name: str, shape: Callable[[list[Any]], R]

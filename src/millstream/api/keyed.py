@@ -28,6 +28,46 @@ U = TypeVar("U")
 A = TypeVar("A")
 J = TypeVar("J")
 
+#: Verbs of a `Stream` that a stream with keys does not have.
+_OTHER_VERBS = frozenset(
+    {
+        "broadcast",
+        "buffered",
+        "limit",
+        "map_batches",
+        "max_parallelism",
+        "merge",
+        "repartition_by",
+        "shuffle",
+        "sort_by",
+        "split",
+        "zip",
+    }
+)
+#: Verbs of a `KeyedStream` that a `GroupedStream` does not have.
+_KEYED_VERBS = frozenset(
+    {
+        "collect",
+        "drop_key",
+        "filter",
+        "filter_map",
+        "flat_map",
+        "flatten",
+        "for_each",
+        "group_by",
+        "inspect",
+        "key_by",
+        "map",
+        "map_with_state",
+        "parallel_for_each",
+        "process",
+        "unkey",
+        "write",
+        "write_jsonl",
+        "write_text",
+    }
+)
+
 
 class _Aggregations(Generic[K, V]):
     """Aggregations of the values of every key; results are ``(key, result)`` rows."""
@@ -88,6 +128,16 @@ class _Aggregations(Generic[K, V]):
         """Count the values of every key.
 
         moves data: combined rows · state: a number per key · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("count")
+        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
+        >>> rows = by_parity.count().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 1), (1, 3)]
         """
         return self._aggregated(aggregates.builtin("count"), name)
 
@@ -95,6 +145,16 @@ class _Aggregations(Generic[K, V]):
         """Add up the values of every key.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("sum")
+        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
+        >>> rows = by_parity.sum().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 2), (1, 7)]
         """
         return self._aggregated(aggregates.builtin("sum"), name)
 
@@ -102,6 +162,16 @@ class _Aggregations(Generic[K, V]):
         """Find the smallest value of every key.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("min")
+        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
+        >>> rows = by_parity.min().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 2), (1, 1)]
         """
         return self._aggregated(aggregates.builtin("min"), name)
 
@@ -109,6 +179,16 @@ class _Aggregations(Generic[K, V]):
         """Find the largest value of every key.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("max")
+        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
+        >>> rows = by_parity.max().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 2), (1, 3)]
         """
         return self._aggregated(aggregates.builtin("max"), name)
 
@@ -116,6 +196,16 @@ class _Aggregations(Generic[K, V]):
         """Compute the mean of the values of every key.
 
         moves data: combined rows · state: sum and count per key · waits: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("mean")
+        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
+        >>> rows = by_parity.mean().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 2.0), (1, 2.3333333333333335)]
         """
         return self._aggregated(aggregates.builtin("mean"), name)
 
@@ -123,6 +213,16 @@ class _Aggregations(Generic[K, V]):
         """Take the value of every key that arrives first.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("first")
+        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
+        >>> rows = by_parity.first().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 2), (1, 1)]
         """
         return self._aggregated(aggregates.builtin("first"), name)
 
@@ -130,6 +230,16 @@ class _Aggregations(Generic[K, V]):
         """Take the value of every key that arrives last.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("last")
+        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
+        >>> rows = by_parity.last().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 2), (1, 3)]
         """
         return self._aggregated(aggregates.builtin("last"), name)
 
@@ -137,6 +247,16 @@ class _Aggregations(Generic[K, V]):
         """Collect the distinct values of every key into a set.
 
         moves data: combined rows · state: a set per key · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("unique")
+        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
+        >>> rows = by_parity.unique().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, {2}), (1, {1, 3})]
         """
         return self._aggregated(aggregates.builtin("unique"), name)
 
@@ -146,7 +266,27 @@ class _Aggregations(Generic[K, V]):
         """Apply an aggregate of your own; see `millstream.Aggregate`.
 
         moves data: combined rows if it can merge · state: one value per key · waits: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("aggregate")
+        >>> longest = ms.Aggregate(
+        ...     "longest", len, lambda n, word: max(n, len(word)), max
+        ... )
+        >>> words = flow.from_iterable(["ab", "a", "b"]).group_by(lambda word: word[0])
+        >>> rows = words.aggregate(longest).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [('a', 2), ('b', 1)]
         """
+        given: object = aggregate
+        if not isinstance(given, Aggregate):
+            msg = (
+                f"`aggregate` at {user_location()} takes an Aggregate, got {aggregate!r}; "
+                "for a plain function use reduce or fold"
+            )
+            raise UsageError(msg)
         return self._aggregated(aggregate, name)
 
     def scan(
@@ -202,6 +342,20 @@ class GroupedStream(_Aggregations[K, V]):
     def __repr__(self) -> str:
         return f"<GroupedStream from {self._node.verb!r} at {self._node.location}>"
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, verb: str) -> Any:
+            """Explain why a verb of other streams is not here."""
+            if verb not in _OTHER_VERBS | _KEYED_VERBS:
+                msg = f"a GroupedStream has no verb {verb!r}"
+                raise AttributeError(msg)
+            msg = (
+                f"`{verb}` at {user_location()} follows `{self._node.verb}` at "
+                f"{self._node.location}, after which only aggregations such as count or "
+                "reduce are possible; aggregate first, or use key_by instead"
+            )
+            raise UsageError(msg)
+
 
 class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
     """Values that belong to keys; all values of a key are in one task.
@@ -216,48 +370,127 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
     def map(
         self, function: Callable[[V], U], *, name: str | None = None
     ) -> KeyedStream[K, U]:
-        """Turn every value into one value of the same key; see `Stream.map`."""
+        """Turn every value into one value of the same key; see `Stream.map`.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("map")
+        >>> keyed = flow.from_iterable([1, 2, 3]).key_by(lambda i: i % 2)
+        >>> rows = keyed.map(lambda i: i * 10).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 20), (1, 10), (1, 30)]
+        """
         checked_function("map", function)
         return self._values("map", nodes.Map(function), name)
 
     def flat_map(
         self, function: Callable[[V], Iterable[U]], *, name: str | None = None
     ) -> KeyedStream[K, U]:
-        """Turn every value into any number of values of the same key."""
+        """Turn every value into any number of values of the same key.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("flat_map")
+        >>> keyed = flow.from_iterable([1, 2, 3]).key_by(lambda i: i % 2)
+        >>> rows = keyed.flat_map(lambda i: [i] * (i - 1)).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 2), (1, 3), (1, 3)]
+        """
         checked_function("flat_map", function)
         return self._values("flat_map", nodes.FlatMap(function), name)
 
     def filter(
         self, function: Callable[[V], object], *, name: str | None = None
     ) -> KeyedStream[K, V]:
-        """Keep the values for which the function is true."""
+        """Keep the values for which the function is true.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("filter")
+        >>> keyed = flow.from_iterable([1, 2, 3]).key_by(lambda i: i % 2)
+        >>> rows = keyed.filter(lambda i: i > 1).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 2), (1, 3)]
+        """
         checked_function("filter", function)
         return self._values("filter", nodes.Filter(function), name)
 
     def filter_map(
         self, function: Callable[[V], U | None], *, name: str | None = None
     ) -> KeyedStream[K, U]:
-        """Turn every value into one value, or into none."""
+        """Turn every value into one value, or into none.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("filter_map")
+        >>> keyed = flow.from_iterable([1, 2, 3]).key_by(lambda i: i % 2)
+        >>> rows = keyed.filter_map({2: "two"}.get).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(0, 'two')]
+        """
         checked_function("filter_map", function)
         return self._values("filter_map", nodes.FilterMap(function), name)
 
     def flatten(
         self: KeyedStream[K, Iterable[U]], *, name: str | None = None
     ) -> KeyedStream[K, U]:
-        """Turn every value, a collection, into its items."""
+        """Turn every value, a collection, into its items.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("flatten")
+        >>> keyed = flow.from_iterable(["ab", "c"]).key_by(len)
+        >>> rows = keyed.flatten().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(1, 'c'), (2, 'a'), (2, 'b')]
+        """
         return self._values("flatten", nodes.Flatten(), name)
 
     def inspect(
         self, function: Callable[[V], object], *, name: str | None = None
     ) -> KeyedStream[K, V]:
-        """Call the function for every value and pass the value on unchanged."""
+        """Call the function for every value and pass the value on unchanged.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("inspect")
+        >>> keyed = flow.from_iterable([1, 3]).key_by(lambda i: i % 2)
+        >>> rows = keyed.inspect(print).collect()
+        >>> _ = flow.run(on="local")
+        1
+        3
+        >>> rows.result()
+        [(1, 1), (1, 3)]
+        """
         checked_function("inspect", function)
         return self._values("inspect", nodes.Inspect(function), name)
 
     def key_by(
         self, function: Callable[[V], J], *, name: str | None = None
     ) -> KeyedStream[J, V]:
-        """Give the values other keys; see `Stream.key_by`."""
+        """Give the values other keys; see `Stream.key_by`.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("key_by")
+        >>> keyed = flow.from_iterable([1, 2, 3]).key_by(lambda i: i % 2)
+        >>> rows = keyed.key_by(lambda i: i > 1).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(False, 1), (True, 2), (True, 3)]
+        """
         spec = nodes.KeyBy(checked_function("key_by", function))
         added = _added(self._flow, self._node, "key_by", spec, name, Fields())
         return KeyedStream(self._flow, added)
@@ -265,7 +498,18 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
     def group_by(
         self, function: Callable[[V], J], *, name: str | None = None
     ) -> GroupedStream[J, V]:
-        """Group the values by other keys; see `Stream.group_by`."""
+        """Group the values by other keys; see `Stream.group_by`.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("group_by")
+        >>> keyed = flow.from_iterable([1, 2, 3]).key_by(lambda i: i % 2)
+        >>> rows = keyed.group_by(lambda i: i > 1).sum().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [(False, 1), (True, 5)]
+        """
         spec = nodes.KeyBy(checked_function("group_by", function))
         added = _added(self._flow, self._node, "group_by", spec, name, Fields())
         return GroupedStream(self._flow, added)
@@ -276,12 +520,32 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         """Call a stateful function for every value; see `StatefulFunction`.
 
         moves data: no · state: what the function keeps per key · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> class Number(ms.StatefulFunction):
+        ...     seen = ms.ValueState(default=0)
+        ...
+        ...     def on_record(self, key, value):
+        ...         self.seen.update(self.seen.get() + 1)
+        ...         yield self.seen.get(), value
+        >>> flow = ms.Flow("process")
+        >>> numbered = flow.from_iterable("aba").key_by(str).process(Number()).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(numbered.result())
+        [('a', (1, 'a')), ('a', (2, 'a')), ('b', (1, 'b'))]
         """
         given: object = function
         if not isinstance(given, StatefulFunction):
+            advice = (
+                f"write {given.__name__}(...)"
+                if isinstance(given, type)
+                else "for a plain function use map or map_with_state"
+            )
             msg = (
                 f"`process` at {user_location()} takes an instance of StatefulFunction, "
-                f"got {function!r}; for a plain function use map or map_with_state"
+                f"got {function!r}; {advice}"
             )
             raise UsageError(msg)
         checked_function("process", function.on_record)
@@ -319,6 +583,16 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         """Forget the keys and keep the values.
 
         moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("drop_key")
+        >>> keyed = flow.from_iterable([1, 2, 3]).key_by(lambda i: i % 2)
+        >>> rows = keyed.drop_key().collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [1, 2, 3]
         """
         return self._plain("drop_key", nodes.DropKey(), name)
 
@@ -326,6 +600,16 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         """Go on with plain ``(key, value)`` rows.
 
         moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("unkey")
+        >>> keyed = flow.from_iterable([1, 2, 3]).key_by(lambda i: i % 2)
+        >>> rows = keyed.unkey().map(lambda pair: pair[0] + pair[1]).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(rows.result())
+        [2, 2, 4]
         """
         return self._plain("unkey", nodes.Unkey(), name)
 
@@ -338,6 +622,20 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
 
     def __repr__(self) -> str:
         return f"<KeyedStream from {self._node.verb!r} at {self._node.location}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, verb: str) -> Any:
+            """Explain why a verb of streams without keys is not here."""
+            if verb not in _OTHER_VERBS:
+                msg = f"a KeyedStream has no verb {verb!r}"
+                raise AttributeError(msg)
+            msg = (
+                f"`{verb}` at {user_location()} needs a stream without keys, got a "
+                f"KeyedStream from `{self._node.verb}` at {self._node.location}; call "
+                ".drop_key() or .unkey() first"
+            )
+            raise UsageError(msg)
 
 
 def _added(  # noqa: PLR0917 - the verbs above are one line each

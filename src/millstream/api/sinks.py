@@ -108,11 +108,22 @@ class SinkVerbs(Generic[T]):
     def write_text(
         self, directory: str | Path, *, overwrite: bool = False, name: str | None = None
     ) -> None:
-        """Write rows, which must be text, as lines; one file per task.
+        r"""Write rows, which must be text, as lines; one file per task.
 
         Files appear in the directory when the job has succeeded, never before.
 
         moves data: no · state: none
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import millstream as ms
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     flow = ms.Flow("write_text")
+        ...     flow.from_iterable(["one", "two"]).write_text(f"{folder}/out")
+        ...     _ = flow.run(on="local")
+        ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
+        ['one\ntwo\n']
         """
         self._write(
             "write_text", lambda: TextSink(directory, overwrite=overwrite), name
@@ -121,7 +132,7 @@ class SinkVerbs(Generic[T]):
     def write_jsonl(
         self, directory: str | Path, *, overwrite: bool = False, name: str | None = None
     ) -> None:
-        """Write every row as a line of JSON; one file per task.
+        r"""Write every row as a line of JSON; one file per task.
 
         Files appear in the directory when the job has succeeded, never before.
 
@@ -136,7 +147,7 @@ class SinkVerbs(Generic[T]):
         ...     flow.from_iterable([{"n": 1}]).write_jsonl(f"{folder}/out")
         ...     _ = flow.run(on="local")
         ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
-        ['{"n": 1}\\n']
+        ['{"n": 1}\n']
         """
         make = lambda: JsonLinesSink(directory, overwrite=overwrite)  # noqa: E731 - tried
         self._write("write_jsonl", make, name)
@@ -160,7 +171,8 @@ class SinkVerbs(Generic[T]):
         >>> _ = flow.run(on="local")
         [1, 2]
         """
-        if not isinstance(sink, Sink):
+        given: object = sink
+        if not isinstance(given, Sink):
             msg = f"`write` at {user_location()} takes a Sink, got {sink!r}"
             raise UsageError(msg)
         self._write("write", lambda: sink, name)

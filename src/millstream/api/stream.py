@@ -16,6 +16,7 @@ from millstream.api.building import checked_count, checked_function, user_locati
 from millstream.api.handles import ResultHandle
 from millstream.api.keyed import GroupedStream, KeyedStream
 from millstream.api.sinks import SinkVerbs
+from millstream.config import BufferPolicy
 from millstream.errors import UsageError
 from millstream.plan import aggregate as aggregates
 from millstream.plan import nodes
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from millstream.api.flow import Flow
-    from millstream.config import BufferPolicy
     from millstream.plan.aggregate import Aggregate
     from millstream.plan.nodes import Node, Spec
 
@@ -37,7 +37,9 @@ U = TypeVar("U")
 K = TypeVar("K")
 A = TypeVar("A")
 
-_KEYED_VERBS = frozenset({"process", "map_with_state", "scan", "drop_key", "unkey"})
+_KEYED_VERBS = frozenset(
+    {"aggregate", "drop_key", "map_with_state", "process", "scan", "unkey"}
+)
 _WINDOW_VERBS = frozenset({"window", "sliding_count_reduce", "sliding_p_time_reduce"})
 
 
@@ -147,6 +149,17 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Call the function for every row and pass the row on unchanged.
 
         moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("inspect")
+        >>> rows = flow.from_iterable([1, 2]).inspect(print).collect()
+        >>> _ = flow.run(on="local")
+        1
+        2
+        >>> rows.result()
+        [1, 2]
         """
         checked_function("inspect", function)
         return self._rows("inspect", nodes.Inspect(function), name)
@@ -244,6 +257,15 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Deal rows out evenly to all workers.
 
         moves data: yes, in turn · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("shuffle")
+        >>> rows = flow.from_iterable(range(4)).shuffle().collect()
+        >>> _ = flow.run(on="local", workers=2)
+        >>> sorted(rows.result())
+        [0, 1, 2, 3]
         """
         return self._regrouped("shuffle", name, regroups=Shuffle())
 
@@ -251,6 +273,15 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Send every row to every worker.
 
         moves data: yes, a copy to each · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("broadcast")
+        >>> rows = flow.from_iterable(["all"]).broadcast().collect()
+        >>> _ = flow.run(on="local", workers=2)
+        >>> rows.result()
+        ['all', 'all']
         """
         return self._regrouped("broadcast", name, regroups=Broadcast())
 
@@ -262,6 +293,17 @@ class Stream(SinkVerbs[T], Generic[T]):
         The number is taken modulo the number of tasks.
 
         moves data: yes, by number · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("repartition_by")
+        >>> rows = (
+        ...     flow.from_iterable(range(4)).repartition_by(lambda i: i // 2).collect()
+        ... )
+        >>> _ = flow.run(on="local", workers=2)
+        >>> rows.result()
+        [0, 1, 2, 3]
         """
         checked_function("repartition_by", function)
         return self._regrouped("repartition_by", name, regroups=ByFunction(function))
@@ -270,6 +312,18 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Run what follows in at most `tasks` tasks, up to the next regrouping.
 
         moves data: only where there were more tasks · state: none
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("max_parallelism")
+        >>> ranks = flow.from_parallel(lambda rank, size: [rank, rank])
+        >>> rows = (
+        ...     ranks.max_parallelism(1).map_batches(lambda rows: [len(rows)]).collect()
+        ... )
+        >>> _ = flow.run(on="local", workers=2)
+        >>> sum(rows.result())
+        4
         """
         checked_count("max_parallelism", "tasks", tasks)
         return self._regrouped("max_parallelism", name, width=tasks)
@@ -284,6 +338,13 @@ class Stream(SinkVerbs[T], Generic[T]):
         >>> rows = flow.from_iterable([1]).buffered(ms.adaptive(64, "1ms")).shuffle()
         >>> sink = rows.collect()
         """
+        given: object = policy
+        if not isinstance(given, BufferPolicy):
+            msg = (
+                f"`buffered` at {user_location()} takes fixed(...) or adaptive(...), got "
+                f"{policy!r}"
+            )
+            raise UsageError(msg)
         return Stream(self._flow, self._flow.rebuffered(self._node, policy))
 
     def merge(self, *others: Stream[T], name: str | None = None) -> Stream[T]:
@@ -300,9 +361,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         >>> sorted(both.result())
         [1, 2]
         """
-        inputs = tuple(
-            stream.as_input("merge", self._flow) for stream in (self, *others)
-        )
+        inputs = tuple(self._input("merge", stream) for stream in (self, *others))
         node = self._flow.add("merge", nodes.Merge(), inputs, name=name)
         return Stream(self._flow, node)
 
@@ -310,6 +369,16 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Return `count` streams that all have every row of this one.
 
         moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("split")
+        >>> left, right = flow.from_iterable([1, 2]).split(2)
+        >>> doubled, total = left.map(lambda i: 2 * i).collect(), right.sum()
+        >>> _ = flow.run(on="local")
+        >>> doubled.result(), total.result()
+        ([2, 4], 3)
         """
         return (self,) * checked_count("split", "count", count)
 
@@ -330,7 +399,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         >>> pairs.result()
         [(1, 'a'), (2, 'b')]
         """
-        inputs = tuple(stream.as_input("zip", self._flow) for stream in (self, other))
+        inputs = tuple(self._input("zip", stream) for stream in (self, other))
         node = self._flow.add("zip", nodes.Zip(), inputs, name=name, width=1)
         return Stream(self._flow, node)
 
@@ -432,12 +501,23 @@ class Stream(SinkVerbs[T], Generic[T]):
         3
         """
         checked_function("fold", function)
+        if merge is not None:
+            checked_function("fold", merge)
         return self._aggregated(aggregates.fold(initial, function, merge), name)
 
     def count(self, *, name: str | None = None) -> ResultHandle[int]:
         """Count all rows.
 
         moves data: one number per task · state: a number · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("count")
+        >>> result = flow.from_iterable([2, 1, 3]).count()
+        >>> _ = flow.run(on="local")
+        >>> result.result()
+        3
         """
         return self._aggregated(aggregates.builtin("count"), name)
 
@@ -445,6 +525,15 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Add all rows up; 0 where there are none.
 
         moves data: one row per task · state: one row · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("sum")
+        >>> result = flow.from_iterable([2, 1, 3]).sum()
+        >>> _ = flow.run(on="local")
+        >>> result.result()
+        6
         """
         return self._aggregated(aggregates.builtin("sum"), name)
 
@@ -452,6 +541,15 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Find the smallest row; None where there are none.
 
         moves data: one row per task · state: one row · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("min")
+        >>> result = flow.from_iterable([2, 1, 3]).min()
+        >>> _ = flow.run(on="local")
+        >>> result.result()
+        1
         """
         return self._aggregated(aggregates.builtin("min"), name)
 
@@ -459,6 +557,15 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Find the largest row; None where there are none.
 
         moves data: one row per task · state: one row · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("max")
+        >>> result = flow.from_iterable([2, 1, 3]).max()
+        >>> _ = flow.run(on="local")
+        >>> result.result()
+        3
         """
         return self._aggregated(aggregates.builtin("max"), name)
 
@@ -466,6 +573,15 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Compute the mean of all rows; None where there are none.
 
         moves data: one pair per task · state: a sum and a count · waits: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("mean")
+        >>> result = flow.from_iterable([2, 1, 3]).mean()
+        >>> _ = flow.run(on="local")
+        >>> result.result()
+        2.0
         """
         return self._aggregated(aggregates.builtin("mean"), name)
 
@@ -473,6 +589,15 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Take the row that arrives first; None where there are none.
 
         moves data: one row per task · state: one row · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("first")
+        >>> result = flow.from_iterable([2, 1, 3]).first()
+        >>> _ = flow.run(on="local")
+        >>> result.result()
+        2
         """
         return self._aggregated(aggregates.builtin("first"), name)
 
@@ -480,6 +605,15 @@ class Stream(SinkVerbs[T], Generic[T]):
         """Take the row that arrives last; None where there are none.
 
         moves data: one row per task · state: one row · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("last")
+        >>> result = flow.from_iterable([2, 1, 3]).last()
+        >>> _ = flow.run(on="local")
+        >>> result.result()
+        3
         """
         return self._aggregated(aggregates.builtin("last"), name)
 
@@ -517,6 +651,14 @@ class Stream(SinkVerbs[T], Generic[T]):
         )
         self._flow.remember(handle)
         return handle
+
+    def _input(self, verb: str, stream: object) -> int:
+        if isinstance(stream, Stream):
+            return stream.as_input(verb, self._flow)
+        msg = f"`{verb}` at {user_location()} takes a Stream, got {stream!r}"
+        if isinstance(stream, KeyedStream):
+            msg += "; call .drop_key() or .unkey() on it first"
+        raise UsageError(msg)
 
     def as_input(self, verb: str, flow: Flow) -> int:
         """Return the id of its operator, for a verb that joins streams of one flow."""

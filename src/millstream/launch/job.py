@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import LaunchError, UsageError
@@ -210,6 +210,8 @@ class _Sinks:
 def deploy(plan: LogicalPlan, config: Config, job: str, workers: int) -> Deployment:
     """Plan the stages and cut the sources into splits."""
     stages = plan_stages(plan, config.buffer)
+    # All workers may dial the coordinator at once, and the oldest stranger gives way.
+    config = replace(config, half_open_max=max(config.half_open_max, 2 * workers))
     splits: dict[int, tuple[Split, ...]] = {}
     for stage in stages.stages:
         first = stage.nodes[0]

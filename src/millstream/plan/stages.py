@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.plan.grouping import Gather, LocalOrShuffle, Shuffle
-from millstream.plan.nodes import Merge, Node, Read, Zip
+from millstream.plan.nodes import Merge, Node, Read, Regroup, Zip
 from millstream.plan.rewrite import rewrite
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ class _Builder:
         above = self._by_id[node.inputs[0]]
         if above.regroups is not None or self._readers[above.id] > 1:
             return False
-        if _is_single_source(above) and node.width != 1 and not node.is_sink:
+        has_work = not node.is_sink and node.width != 1 and not _only_moves(node)
+        if _is_single_source(above) and has_work:
             return False
         width = self.widths[self._stage_of[above.id]]
         return node.width is None or (width is not None and width <= node.width)
@@ -159,6 +160,10 @@ class _Builder:
             target_width is None or target_width > source_width
         )
         return Shuffle() if is_wider else LocalOrShuffle()
+
+
+def _only_moves(node: Node) -> bool:
+    return isinstance(node.spec, Regroup) and node.regroups is not None
 
 
 def _is_single_source(node: Node) -> bool:

@@ -165,5 +165,5 @@ def _window_bytes(deployment: Deployment, plan: PhysicalPlan, index: int) -> int
     """Divide the worker's buffer memory by the channels that use it."""
     config = deployment.config
     remote = sum(c.target_index != c.source_index == index for c in plan.channels)
-    share = config.worker_buffer_bytes // max(1, remote)
-    return max(_WINDOW_BYTES_MIN, min(config.channel_credit_bytes, share))
+    share = max(_WINDOW_BYTES_MIN, config.worker_buffer_bytes // max(1, remote))
+    return min(config.channel_credit_bytes, share)

@@ -38,6 +38,9 @@ Rows = list[Any]
 _CREDIT_PARTS = 4
 """A reader returns credit in quarters of the window, not frame by frame."""
 
+_FIRST_ROWS = 64
+"""Rows of the first frame, before anything is known about their size."""
+
 
 class InputChannel:
     """The reading end of a channel."""
@@ -111,6 +114,11 @@ class LocalCarrier:
         """Whether a batch may be sent now."""
         return self._credit > 0
 
+    @property
+    def rows_max(self) -> int | None:
+        """Most rows of a batch; a reference costs the same for any number."""
+        return None
+
     def send(self, rows: Rows) -> None:
         """Hand a batch over; takes one batch of credit."""
         self._credit -= 1
@@ -141,12 +149,19 @@ class RemoteCarrier:
         self._peer = peer
         self._generation = generation
         self._credit = window_bytes
+        self._frame_bytes = max(1, window_bytes // _CREDIT_PARTS)
+        self._rows_max = _FIRST_ROWS
         self._sequence = 0
 
     @property
     def has_credit(self) -> bool:
         """Whether a batch may be sent now; the last one may overdraw."""
         return self._credit > 0
+
+    @property
+    def rows_max(self) -> int:
+        """Most rows of a batch, so that one of large rows does not overdraw by much."""
+        return self._rows_max
 
     def send(self, rows: Rows) -> None:
         """Send a batch; one too long for a frame is cut in halves."""
@@ -161,6 +176,7 @@ class RemoteCarrier:
             return
         self._credit -= cost
         self._sequence += 1
+        self._rows_max = max(1, len(rows) * self._frame_bytes // max(1, cost))
 
     def end(self) -> None:
         """Send the end."""
@@ -258,7 +274,7 @@ class OutputChannel:
         rows, size, start = self._rows, self._policy.rows, 0
         end = len(rows) if self._is_due else len(rows) - len(rows) % size
         while start < end and self.carrier.has_credit:
-            stop = min(start + size, end)
+            stop = min(start + min(size, self.carrier.rows_max or size), end)
             whole = start == 0 and stop == len(rows)
             self.carrier.send(rows if whole else rows[start:stop])
             start = stop

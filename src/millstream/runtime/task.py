@@ -82,8 +82,10 @@ class Task:
 
     @property
     def idle_until_ns(self) -> int | None:
-        """When its source wants to be asked again, if it is idle."""
-        if self.phase is TaskPhase.RUNNING and isinstance(self._intake, SourceIntake):
+        """When its source wants to be asked again, if it is idle and may be asked."""
+        if self.phase is not TaskPhase.RUNNING or self._blocked_since_ns is not None:
+            return None
+        if isinstance(self._intake, SourceIntake):
             return self._intake.idle_until_ns
         return None
 

@@ -90,6 +90,8 @@ class Worker:
         self._generation = _NO_GENERATION
         self._made = Assembly()
         self._timers = Timers()
+        #: Peers with a connection; one may dial before our own `Deploy` has come.
+        self._connected: set[PeerId] = set()
         self._missing: set[PeerId] = set()
         self._emitted: dict[int, int] = {}
         self._index = 0
@@ -177,12 +179,14 @@ class Worker:
         if peer == COORDINATOR:
             host, port = self._network.address
             self._tell(Register(self.id, host, port, self._pid))
+        self._connected.add(peer)
         self._missing.discard(peer)
         self._become_ready()
 
     def _handle_lost(self, peer: PeerId, reason: str) -> None:
         if self.is_over:
             return
+        self._connected.discard(peer)
         if peer == COORDINATOR:
             self._leave(f"lost the coordinator: {reason}")
         elif self.phase is not WorkerPhase.FINISHED:
@@ -208,7 +212,7 @@ class Worker:
         members = tuple(PeerId(worker) for _, worker, _, _ in message.members)
         self._index = members.index(self.id)
         self.phase = WorkerPhase.CONNECTING
-        self._missing = set(members) - {self.id}
+        self._missing = set(members) - {self.id} - self._connected
         try:
             self._made = assemble(
                 self._deployment,

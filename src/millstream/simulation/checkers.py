@@ -227,17 +227,13 @@ def difference(found: dict[str, Rows], expected: dict[str, Rows]) -> str | None:
     --------
     >>> difference({"sink": [1, 2]}, {"sink": [2, 1]})
     >>> difference({"sink": [1, 1]}, {"sink": [1]})
-    "sink 'sink' got 1 rows too many, such as 1, and lacks 0 rows"
+    "sink 'sink' got 1 rows (1) too many and lacks none"
     """
     for name, rows in expected.items():
         has, wants = _counted(found.get(name, [])), _counted(rows)
         more, less = has - wants, wants - has
         if more or less:
-            return (
-                f"sink {name!r} got {_shown(more, found.get(name, []))} too many"
-                f"{_samples(more, found.get(name, []))}, and lacks "
-                f"{_shown(less, rows)}{_samples(less, rows)}"
-            )
+            return f"sink {name!r} got {_told(more)} too many and lacks {_told(less)}"
     return None
 
 
@@ -263,12 +259,6 @@ def _token(row: object) -> object:
     return row
 
 
-def _shown(counts: Counter[Any], rows: Rows) -> str:
-    del rows
-    return f"{counts.total()} rows"
-
-
-def _samples(counts: Counter[Any], rows: Rows) -> str:
-    del rows
-    samples = [repr(row) for row in list(counts)[:_DIFFERENCES_SHOWN]]
-    return f", such as {', '.join(samples)}" if samples else ""
+def _told(counts: Counter[Any]) -> str:
+    samples = ", ".join(repr(row) for row in list(counts)[:_DIFFERENCES_SHOWN])
+    return f"{counts.total()} rows ({samples})" if samples else "none"

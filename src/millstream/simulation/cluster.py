@@ -114,7 +114,7 @@ class Cluster:
         self._nodes[COORDINATOR] = _Node(COORDINATOR, self.coordinator)
         for id in ids:  # noqa: A001 - the word of the protocol
             worker = self.worker_class(
-                id, self.deployment, self.network.join(id), skewed(), ("", 0), id
+                id, self.deployment, self.network.join(id), skewed(), ("", 0), pid=id
             )
             self._nodes[id] = _Node(id, worker)
 

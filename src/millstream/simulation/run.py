@@ -1,0 +1,209 @@
+"""Put a flow through many seeds and say what happened.
+
+A run is judged against the *reference*: the same flow on one worker with nothing tight
+and nothing wrong, or a check that the caller brings.  This module does not know how
+a plan becomes a deployment; a function it is given does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import UsageError
+from millstream.plan.grouping import Broadcast
+from millstream.protocol.job import OutcomeKind
+from millstream.simulation.checkers import Expectation, difference, judge, sink_rows
+from millstream.simulation.cluster import Cluster
+from millstream.simulation.options import calm_options, draw_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.config import Config
+    from millstream.runtime.deployment import Deployment
+    from millstream.simulation.options import FaultLevel, SwarmOptions
+
+__all__ = ["SeedOutcome", "SimulationReport", "Simulator"]
+
+Rows = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SeedOutcome:
+    """How the run of one seed ended.
+
+    Attributes
+    ----------
+    outcome
+        ``"succeeded"``, or the name of the error.
+    message
+        What the error said.
+    faults
+        What went wrong, in order.
+    problems
+        What should not have happened; empty if the run was good.
+    story
+        The last events of a run that was not good.
+    """
+
+    seed: int
+    workers: int
+    outcome: str
+    message: str
+    trace_hash: str
+    virtual_s: float
+    turns: int
+    faults: tuple[str, ...]
+    problems: tuple[str, ...]
+    story: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationReport:
+    """How a flow did in all seeds.
+
+    Attributes
+    ----------
+    command
+        What reproduces the run of a seed, without the seed.
+    """
+
+    name: str
+    command: str
+    outcomes: tuple[SeedOutcome, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether every run was as it should be."""
+        return self.first_failure is None
+
+    @property
+    def failures(self) -> tuple[SeedOutcome, ...]:
+        """The runs with problems."""
+        return tuple(outcome for outcome in self.outcomes if outcome.problems)
+
+    @property
+    def first_failure(self) -> SeedOutcome | None:
+        """The first run with problems."""
+        return next((o for o in self.outcomes if o.problems), None)
+
+    @property
+    def outcome_counts(self) -> dict[str, int]:
+        """How often the job ended in which way."""
+        return dict(Counter(o.outcome for o in self.outcomes).most_common())
+
+    @property
+    def fault_counts(self) -> dict[str, int]:
+        """How often which fault hit."""
+        return dict(Counter(f for o in self.outcomes for f in o.faults).most_common())
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.name}: {len(self.outcomes)} seeds, {len(self.failures)} with problems",
+            f"  outcomes: {_listed(self.outcome_counts)}",
+            f"  faults:   {_listed(self.fault_counts)}",
+        ]
+        failure = self.first_failure
+        if failure is not None:
+            lines += [f"  seed {failure.seed}: {problem}" for problem in failure.problems]
+            lines.append(f"  reproduce: {self.command} --seed {failure.seed}")
+        return "\n".join(lines)
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
+
+
+@dataclass(slots=True)
+class Simulator:
+    """Runs one flow, seed by seed.
+
+    Parameters
+    ----------
+    deploy
+        Makes the deployment for a configuration and a number of workers.
+    check
+        Gets the rows of every sink by name and raises if they are wrong; without it
+        they must be the rows of the reference, in any order.
+    """
+
+    deploy: Callable[[Config, int], Deployment]
+    config: Config
+    level: FaultLevel = "all"
+    workers: int | None = None
+    check: Callable[[dict[str, Rows]], object] | None = None
+    cluster_class: type[Cluster] = Cluster
+    _references: dict[int, Expectation] = field(default_factory=dict)
+
+    def run(self, seed: int) -> SeedOutcome:
+        """Run one seed."""
+        options = draw_options(seed, self.config, self.level, self.workers)
+        return self.run_with(options, seed)
+
+    def run_with(self, options: SwarmOptions, seed: int) -> SeedOutcome:
+        """Run with options of one's own; the seed still orders turns and delays."""
+        deployment = self.deploy(options.config, options.workers)
+        expected = self._expectation(deployment)
+        cluster = self.cluster_class(deployment, options, seed)
+        cluster.run()
+        return _summary(cluster, seed, judge(cluster, expected))
+
+    def _expectation(self, deployment: Deployment) -> Expectation:
+        """Return the reference; what is sent everywhere depends on how many there are."""
+        is_wide = any(isinstance(e.grouping, Broadcast) for e in deployment.stages.edges)
+        ranked = any(len(splits) > 1 for splits in deployment.splits.values())
+        workers = deployment.worker_count if is_wide or ranked else 1
+        if workers not in self._references:
+            self._references[workers] = self._refer(workers)
+        return self._references[workers]
+
+    def _refer(self, workers: int) -> Expectation:
+        options = calm_options(self.config, workers)
+        cluster = Cluster(self.deploy(options.config, workers), options, seed=0)
+        cluster.run()
+        if cluster.problems:
+            msg = (
+                f"the flow cannot be simulated, it goes wrong without any fault: "
+                f"{cluster.problems[0]}; its input must end, or be limited"
+            )
+            raise UsageError(msg)
+        error = cluster.coordinator.error()
+        if self.check is not None:
+            return Expectation(_reporting(self.check), error)
+        rows = sink_rows(cluster)
+        return Expectation(lambda found: difference(found, rows), error)
+
+
+def _reporting(
+    check: Callable[[dict[str, Rows]], object],
+) -> Callable[[dict[str, Rows]], str | None]:
+    def run(rows: dict[str, Rows]) -> str | None:
+        try:
+            check(rows)
+        except Exception as error:  # noqa: BLE001 - the user's check may raise anything
+            return f"the check raised {type(error).__name__}: {error}"
+        return None
+
+    return run
+
+
+def _summary(cluster: Cluster, seed: int, problems: list[str]) -> SeedOutcome:
+    outcome = cluster.coordinator.outcome
+    error = cluster.coordinator.error()
+    name = "nothing" if outcome is None else outcome.error
+    if outcome is not None and outcome.kind is OutcomeKind.SUCCEEDED:
+        name = "succeeded"
+    return SeedOutcome(
+        seed=seed,
+        workers=cluster.options.workers,
+        outcome=name,
+        message=str(error) if error is not None else "",
+        trace_hash=cluster.trace.digest,
+        virtual_s=cluster.clock.now_ns / 1e9,
+        turns=cluster.turn_count,
+        faults=tuple(fault.kind.value for fault in cluster.fired),
+        problems=tuple(problems),
+        story=cluster.trace.story() if problems else "",
+    )

@@ -1,0 +1,121 @@
+"""Run a flow in the simulator: many seeds, each another cluster with other faults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from millstream.errors import UsageError
+from millstream.launch.job import deploy
+from millstream.simulation.run import SimulationReport, Simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from millstream.api.flow import Flow
+    from millstream.config import Config
+    from millstream.runtime.deployment import Deployment
+    from millstream.simulation.options import FaultLevel
+    from millstream.simulation.run import SeedOutcome
+
+__all__ = ["SimulationFailedError", "simulate"]
+
+Rows = list[Any]
+
+_LEVELS: dict[object, FaultLevel] = {True: "all", False: "none", "benign": "benign"}
+
+
+class SimulationFailedError(AssertionError):
+    """A flow did in some seed what it must never do; `report` has everything."""
+
+    def __init__(self, report: SimulationReport) -> None:
+        super().__init__(str(report))
+        self.report = report
+
+
+def simulate(
+    flow: Flow,
+    *,
+    seeds: Iterable[int] = range(100),
+    workers: int | None = None,
+    faults: bool | Literal["benign"] = True,
+    check: Callable[[dict[str, Rows]], object] | None = None,
+    on_failure: Literal["raise", "report"] = "raise",
+    on_seed: Callable[[SeedOutcome], object] | None = None,
+    **settings: Any,
+) -> SimulationReport:
+    """Run a flow once per seed, on virtual time, with what the seed makes go wrong.
+
+    The workers and the coordinator are the real ones.  The seed decides how many workers
+    there are, how small their buffers, whose turn it is, how long a frame takes, and
+    which links clog, which workers freeze, crash or are cut off.  The same seed always
+    does the same.  Sources are read; nothing is written, and the functions of
+    `for_each` are not called.
+
+    Every run must succeed with the rows that one worker without faults produces (as a
+    multiset), or fail because of a fault that it was given, leaving nothing behind.
+
+    Parameters
+    ----------
+    seeds
+        Numbers to try.
+    workers
+        Number of workers; by default the seed draws 1 to 4.
+    faults
+        True for all kinds, ``"benign"`` for those that only slow the job down, False for
+        none (buffers, turns and delays still vary).
+    check
+        Called with the rows of every sink by name instead of the comparison; raises
+        if they are wrong.  For flows whose rows depend on the order of things.
+    on_failure
+        ``"raise"`` stops at the first bad seed, ``"report"`` goes on.
+    on_seed
+        Called after every seed; for progress.
+    settings
+        Fields of `millstream.config.Config` to start from; a seed may make them smaller.
+
+    Raises
+    ------
+    SimulationFailedError
+        If a run went wrong, with the command that reproduces it.
+
+    Examples
+    --------
+    >>> import millstream as ms
+    >>> from millstream.testing import simulate
+    >>> flow = ms.Flow("word-count")
+    >>> words = flow.from_iterable(["to be or", "not to be"]).flat_map(str.split)
+    >>> counts = words.group_by(str).count().collect()
+    >>> report = simulate(flow, seeds=range(5), faults="benign")
+    >>> report.outcome_counts
+    {'succeeded': 5}
+    """
+    if faults not in _LEVELS:
+        msg = f"simulate takes faults=True, False or 'benign', got {faults!r}"
+        raise UsageError(msg)
+    flow.plan.check()
+
+    def make(config: Config, count: int) -> Deployment:
+        return deploy(flow.plan, config, "simulation", count)
+
+    simulator = Simulator(make, flow.config(settings), _LEVELS[faults], workers, check)
+    outcomes: list[SeedOutcome] = []
+    for seed in seeds:
+        outcomes.append(simulator.run(seed))
+        if on_seed is not None:
+            on_seed(outcomes[-1])
+        if outcomes[-1].problems and on_failure == "raise":
+            break
+    command = _command(flow, workers, faults)
+    report = SimulationReport(flow.name, command, tuple(outcomes))
+    if on_failure == "raise" and not report.is_ok:
+        raise SimulationFailedError(report)
+    return report
+
+
+def _command(flow: Flow, workers: int | None, faults: object) -> str:
+    script = Path(flow.plan.nodes[0].location.file).name
+    command = f"millstream simulate {script}"
+    if workers is not None:
+        command += f" --workers {workers}"
+    return command if faults is True else f"{command} --faults {_LEVELS[faults]}"
