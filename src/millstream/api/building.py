@@ -5,10 +5,10 @@ Nothing here knows what a verb does or what the plan looks like.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +34,17 @@ _OWN_FILES = f"{Path(__file__).parents[1]}{os.sep}"
 def user_location() -> Location:
     """Return the innermost line of the call stack that is not Millstream's."""
     frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads source files
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FILES):
+    while frame.f_back is not None and _is_engine(frame.f_code.co_filename):
         frame = frame.f_back
     return Location(frame.f_code.co_filename, frame.f_lineno)
 
 
-@contextmanager
+def _is_engine(file: str) -> bool:
+    """Whether code of this file runs between the user's line and ours."""
+    return file.startswith(_OWN_FILES) or file == contextlib.__file__
+
+
+@contextlib.contextmanager
 def located(verb: str) -> Iterator[None]:
     """Say in every usage error raised inside which verb it is about, and where."""
     try:

@@ -12,7 +12,7 @@ from millstream.api.building import (
     user_location,
 )
 from millstream.api.stream import Stream
-from millstream.config import Config, configured
+from millstream.config import BufferPolicy, Config, configured
 from millstream.connectors.base import Source
 from millstream.connectors.iterable import IterableSource, ParallelSource
 from millstream.connectors.text import TextSource
@@ -25,7 +25,7 @@ from millstream.launch.options import (
     observed,
 )
 from millstream.plan.explain import explain_mermaid, explain_text
-from millstream.plan.nodes import LogicalPlan, Node, Read
+from millstream.plan.nodes import LogicalPlan, Map, Node, Read
 from millstream.plan.stages import plan_stages
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from millstream.api.handles import ResultHandle
-    from millstream.config import BufferPolicy
     from millstream.plan.nodes import Spec
 
 __all__ = ["Flow"]
@@ -67,6 +66,13 @@ class Flow:
         given: object = name
         if not isinstance(given, str) or not given:
             msg = f"`Flow` at {user_location()} takes a name as text, got {name!r}"
+            raise UsageError(msg)
+        policy: object = buffer
+        if policy is not None and not isinstance(policy, BufferPolicy):
+            msg = (
+                f"`Flow` at {user_location()} takes fixed(...) or adaptive(...) as "
+                f"buffer, got {policy!r}"
+            )
             raise UsageError(msg)
         self.name = name
         self.plan = LogicalPlan(name, location=user_location())
@@ -294,8 +300,8 @@ class Flow:
         >>> flow.from_iterable([1]).for_each(print)
         >>> print(flow.explain(form="mermaid"))
         flowchart LR
-          subgraph stage0[stage 0 · 1 task]
-            n0[from_iterable] --> n1[for_each]
+          subgraph stage0["stage 0 · 1 task"]
+            n0["from_iterable"] --> n1["for_each"]
           end
         <BLANKLINE>
         """
@@ -351,6 +357,18 @@ class Flow:
         self.plan.nodes[node.id] = replace(node, buffer=policy)
         return self.plan.nodes[node.id]
 
+    def with_value(self, node: Node, function: Callable[[Any], Any]) -> Node:
+        """Let what a regrouping operator moves be a function of the row."""
+        self.plan.nodes[node.id] = replace(node, regroups=None)
+        return self.add(
+            node.verb,
+            Map(function),
+            (node.id,),
+            name=f"{node.name}.value",
+            takes_pairs=True,
+            regroups=node.regroups,
+        )
+
     def remember(self, handle: ResultHandle[Any]) -> None:
         """Keep the handle of a sink."""
         self._handles.append(handle)
@@ -363,7 +381,8 @@ class Flow:
             config = self.config(options.settings)
         self.plan.check()
         intercepted(self)
-        self._last_job = Job.start(self.plan, config, options)
+        with located(verb):
+            self._last_job = Job.start(self.plan, config, options)
         observed(self._last_job)
         return self._last_job
 

@@ -10,7 +10,7 @@ what it remembers, and whether it waits for the end of a bounded input.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.api.building import checked_count, checked_function, user_location
 from millstream.api.handles import ResultHandle
@@ -209,12 +209,31 @@ class Stream(SinkVerbs[T], Generic[T]):
         """
         return KeyedStream(self._flow, self._keyed("key_by", function, name))
 
+    @overload
     def group_by(
         self, function: Callable[[T], K], *, name: str | None = None
-    ) -> GroupedStream[K, T]:
+    ) -> GroupedStream[K, T]: ...
+
+    @overload
+    def group_by(
+        self,
+        function: Callable[[T], K],
+        *,
+        value: Callable[[T], U],
+        name: str | None = None,
+    ) -> GroupedStream[K, U]: ...
+
+    def group_by(
+        self,
+        function: Callable[[T], K],
+        *,
+        value: Callable[[T], Any] | None = None,
+        name: str | None = None,
+    ) -> GroupedStream[K, Any]:
         """Group rows by key for an aggregation, which must follow.
 
-        Associative aggregations are combined before rows move.
+        The aggregation sees the rows, or what `value` makes of them.  Associative
+        aggregations are combined before rows move.
 
         moves data: yes, by key · state: none · waits for the end: no
 
@@ -227,8 +246,19 @@ class Stream(SinkVerbs[T], Generic[T]):
         >>> _ = flow.run(on="local")
         >>> sorted(sums.result())
         [(0, 20), (1, 25)]
+        >>> words = flow.from_iterable(["a", "bb", "cd"])
+        >>> lengths = (
+        ...     words.group_by(lambda word: word[0], value=len).mean().collect(dict)
+        ... )
+        >>> _ = flow.run(on="local")
+        >>> lengths.result()
+        {'a': 1.0, 'b': 2.0, 'c': 2.0}
         """
-        return GroupedStream(self._flow, self._keyed("group_by", function, name))
+        node = self._keyed("group_by", function, name)
+        if value is not None:
+            checked_function("group_by", value)
+            node = self._flow.with_value(node, value)
+        return GroupedStream(self._flow, node)
 
     def unique(self, *, name: str | None = None) -> Stream[T]:
         """Keep the first of equal rows; rows must be able to be keys.

@@ -15,6 +15,7 @@ usual traceback, from the user's first line on.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["FAILED", "INTERRUPTED", "MISUSED", "SUCCEEDED", "exit_code"]
 
 SUCCEEDED, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
-_OWN_FILES = os.path.dirname(millstream.__file__) + os.sep  # noqa: PTH120 - a prefix
+_OWN_FILES = (
+    os.path.dirname(millstream.__file__) + os.sep,  # noqa: PTH120 - a prefix
+    contextlib.__file__,
+)
 
 
 def exit_code(command: Callable[[], int], *, shows_traceback: bool) -> int:

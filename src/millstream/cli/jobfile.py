@@ -76,11 +76,12 @@ class _Taken(BaseException):
     """Ends a script at the point where it would start its flow."""
 
 
-def taken_flow(path: Path, arguments: Sequence[str]) -> Flow:
-    """Return the flow that a file would start first, else the one it defines.
+@contextmanager
+def taken_flow(path: Path, arguments: Sequence[str]) -> Iterator[Flow]:
+    """Give the flow that a file would start first, else the one it defines.
 
-    What the file prints goes to standard error: the result of the command has
-    standard output for itself.
+    The file stays the main program meanwhile.  What it prints goes to standard error:
+    the result of the command has standard output for itself.
     """
     taken: list[Flow] = []
 
@@ -89,15 +90,16 @@ def taken_flow(path: Path, arguments: Sequence[str]) -> Flow:
         raise _Taken
 
     file = JobFile(path)
-    with file.as_main(arguments), intercept(take), redirect_stdout(sys.stderr):
+    with file.as_main(arguments):
         try:
-            file.execute()
+            with intercept(take), redirect_stdout(sys.stderr):
+                file.execute()
         except _Taken:
             pass
         except SystemExit as end:
             if end.code:
                 raise
-    return taken[0] if taken else file.only_flow()
+        yield taken[0] if taken else file.only_flow()
 
 
 def _missing(path: Path) -> str:

@@ -153,9 +153,9 @@ def explain(
     def command() -> int:
         from millstream.cli.jobfile import taken_flow  # noqa: PLC0415 - see above
 
-        flow = taken_flow(job, arguments)
         form: Any = "mermaid" if mermaid else "text"
-        click.echo(flow.explain(workers=workers, form=form), nl=False)
+        with taken_flow(job, arguments) as flow:
+            click.echo(flow.explain(workers=workers, form=form), nl=False)
         return 0
 
     return _guarded(command, shows_traceback=shows_traceback)
@@ -170,7 +170,10 @@ def explain(
 @click.option(
     "--seed", type=int, metavar="S", help="Try this seed alone, to see a failure again."
 )
-@click.option("--workers", type=_COUNT, metavar="N", default=3, show_default=True)
+@click.option(
+    "--workers", type=_COUNT, metavar="N",
+    help="Number of workers; each seed draws its own by default.",
+)  # fmt: skip
 @click.option(
     "--faults", type=click.Choice(["all", "benign", "none"]), default="all",
     show_default=True,
@@ -183,7 +186,7 @@ def simulate(
     *,
     seeds: int,
     seed: int | None,
-    workers: int,
+    workers: int | None,
     faults: str,
     arguments: tuple[str, ...],
     shows_traceback: bool,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from millstream.cli.failures import FAILED, SUCCEEDED
 from millstream.cli.jobfile import taken_flow
+from millstream.cli.terminal import StatusLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,13 +24,29 @@ def simulate_file(
     *,
     seeds: int,
     seed: int | None,
-    workers: int,
+    workers: int | None,
     faults: Any,
 ) -> int:
     """Simulate the flow of a job file and print the report; return the exit code."""
     from millstream.testing import simulate  # noqa: PLC0415 - heavier than the rest
 
-    flow = taken_flow(path, arguments)
-    report = simulate(flow, seeds=seeds, seed=seed, workers=workers, faults=faults)
+    line = StatusLine(sys.stderr) if sys.stderr.isatty() else None
+    done = 0
+
+    def show(_: object) -> None:
+        nonlocal done
+        done += 1
+        if line is not None:
+            line.draw(f"simulating · {done} of {seeds if seed is None else 1} seeds")
+
+    with taken_flow(path, arguments) as flow:
+        try:
+            report = simulate(
+                flow, seeds=seeds, seed=seed, workers=workers, faults=faults,
+                on_failure="report", on_seed=show,
+            )  # fmt: skip
+        finally:
+            if line is not None:
+                line.clear()
     click.echo(report.summary())
     return SUCCEEDED if report.is_clean else FAILED

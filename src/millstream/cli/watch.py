@@ -103,19 +103,17 @@ def _is_over(job: Job) -> bool:
 
 
 def _sample(job: Job, at_s: float) -> Sample:
-    stages = job._stages.stages  # noqa: SLF001 - metrics() leaves out what reads
-    workers = max(len(job.worker_pids()), 1)
     return Sample(
         at_s,
         tuple(
             StageSample(
                 stage.name,
                 stage.is_source,
-                min(stage.width or workers, workers),
-                metrics.rows_in,
-                metrics.busy_s,
-                metrics.blocked_s,
+                stage.task_count,
+                stage.rows_in,
+                stage.busy_s,
+                stage.blocked_s,
             )
-            for stage, metrics in zip(stages, job.metrics(), strict=True)
+            for stage in job.metrics()
         ),
     )

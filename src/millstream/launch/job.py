@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from millstream.launch.options import LaunchOptions
     from millstream.launch.run import Run
     from millstream.plan.nodes import LogicalPlan
-    from millstream.plan.stages import StagePlan
 
 __all__ = ["Job", "StageMetrics", "deploy"]
 
@@ -44,6 +43,8 @@ class StageMetrics:
 
     stage: int
     name: str
+    is_source: bool
+    task_count: int
     rows_in: int
     rows_out: int
     busy_s: float
@@ -56,10 +57,11 @@ class Job:
     Made by `Flow.start` and `Flow.run`.
     """
 
-    def __init__(self, id: str, stages: StagePlan, run: Run, sinks: _Sinks) -> None:  # noqa: A002
-        self.id = id
-        self.name = stages.name
-        self._stages = stages
+    def __init__(self, deployment: Deployment, run: Run, sinks: _Sinks) -> None:
+        self.id = deployment.job
+        self.name = deployment.stages.name
+        self._stages = deployment.stages
+        self._workers = deployment.worker_count
         self._run = run
         self._sinks = sinks
         self._is_done = threading.Event()
@@ -78,13 +80,13 @@ class Job:
         sinks = _Sinks(
             id, [n.spec.sink for n in plan.nodes if isinstance(n.spec, Write)]
         )
-        sinks.prepare()
         try:
+            sinks.prepare()
             run = launcher.start(deployment, sinks.commit, options)
         except BaseException:
             sinks.abort()
             raise
-        job = cls(id, deployment.stages, run, sinks)
+        job = cls(deployment, run, sinks)
         job._thread.start()
         return job
 
@@ -141,8 +143,17 @@ class Job:
                 for position, value in enumerate(values):
                     totals[stage_id][position] += value
         return [
-            StageMetrics(stage.id, stage.name, ins, outs, busy / 1e9, blocked / 1e9)
-            for stage, (ins, outs, busy, blocked) in zip(
+            StageMetrics(
+                stage=stage.id,
+                name=stage.name,
+                is_source=stage.is_source,
+                task_count=min(stage.width or self._workers, self._workers),
+                rows_in=rows_in,
+                rows_out=rows_out,
+                busy_s=busy_ns / 1e9,
+                blocked_s=blocked_ns / 1e9,
+            )
+            for stage, (rows_in, rows_out, busy_ns, blocked_ns) in zip(
                 self._stages.stages, totals.values(), strict=True
             )
         ]

@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.launch.recruit import Recruiter
@@ -44,13 +45,14 @@ class ProcessRun:
     def __init__(self, recruiter: Recruiter) -> None:
         self.coordinator = recruiter.coordinator
         self._children: dict[PeerId, subprocess.Popen[bytes]] = {}
-        for worker in recruiter.worker_ids:
-            command = [sys.executable, "-m", "millstream.launch.resident"]
-            child = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - ours
-            assert child.stdin is not None
-            pickle.dump(recruiter.bootstrap(worker), child.stdin, protocol=5)
-            child.stdin.close()
-            self._children[worker] = child
+        try:
+            for worker in recruiter.worker_ids:
+                self._children[worker] = _spawn()
+            for worker, child in self._children.items():
+                _feed(child, pickle.dumps(recruiter.bootstrap(worker), protocol=5))
+        except BaseException:
+            self.close()
+            raise
 
     def step(self) -> None:
         """Step the coordinator and look after the children."""
@@ -64,12 +66,35 @@ class ProcessRun:
     def close(self) -> None:
         """End every child that is still there."""
         self.coordinator.close()
+        patience_s = _EXIT_S
         for child in self._children.values():
+            assert child.stdin is not None
+            child.stdin.close()
             try:
-                child.wait(_EXIT_S)
+                child.wait(patience_s)
             except subprocess.TimeoutExpired:
+                patience_s = 0.0
                 child.kill()
                 child.wait()
+
+
+def _spawn() -> subprocess.Popen[bytes]:
+    """Start a worker that waits for its bootstrap.
+
+    Its session is its own: an interrupt from the keyboard is for the driver, which
+    tells the workers; and a worker whose driver is gone ends by itself.
+    """
+    command = [sys.executable, "-m", "millstream.launch.resident"]
+    return subprocess.Popen(  # noqa: S603 - our own module
+        command, stdin=subprocess.PIPE, start_new_session=True
+    )
+
+
+def _feed(child: subprocess.Popen[bytes], bootstrap: bytes) -> None:
+    """Write the bootstrap; a child that has died already is noticed elsewhere."""
+    assert child.stdin is not None
+    with suppress(BrokenPipeError), child.stdin:
+        child.stdin.write(bootstrap)
 
 
 def _reason(pid: int, code: int) -> str:

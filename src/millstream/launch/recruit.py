@@ -7,9 +7,8 @@ import secrets
 import sys
 from typing import TYPE_CHECKING
 
-import cloudpickle
-
-from millstream.errors import UsageError
+from millstream.errors import LaunchError
+from millstream.launch.parcel import packed
 from millstream.launch.resident import Bootstrap, network_key
 from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.runtime.clock import SystemClock
@@ -19,6 +18,8 @@ from millstream.runtime.tcp import TCPNetwork
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.config import Config
+    from millstream.ports import Clock
     from millstream.runtime.deployment import Deployment
 
 __all__ = ["Recruiter"]
@@ -30,7 +31,14 @@ class Recruiter:
     Parameters
     ----------
     host
-        Address to listen on, which is also where workers are told to connect.
+        Where workers are told to connect.
+    bind_host
+        Address to listen on, where it is not `host`.
+
+    Raises
+    ------
+    LaunchError
+        If this machine has no such address.
     """
 
     def __init__(
@@ -38,26 +46,38 @@ class Recruiter:
         deployment: Deployment,
         commit: Callable[[], None],
         host: str = "127.0.0.1",
+        bind_host: str | None = None,
     ) -> None:
-        self._deployment = _pickled(deployment)
+        self._deployment = packed(deployment)
         self._secret = secrets.token_bytes(32)
         self._job = secrets.token_bytes(16)
         #: Name of the job in Spark and in thread names.
         self.tag = deployment.job
         self.worker_ids = [PeerId(1 + i) for i in range(deployment.worker_count)]
         clock = SystemClock()
-        network = TCPNetwork(
-            own_id=COORDINATOR,
-            job=self._job,
-            key=network_key(self._secret),
-            clock=clock,
-            config=deployment.config,
-            host=host,
-        )
-        self._address = network.address
+        network = self._listen(bind_host or host, clock, deployment.config)
+        self._address = (host, network.address[1])
         self.coordinator = Coordinator(
             self.worker_ids, network, clock, deployment.config, commit
         )
+
+    def _listen(self, host: str, clock: Clock, config: Config) -> TCPNetwork:
+        try:
+            return TCPNetwork(
+                own_id=COORDINATOR,
+                job=self._job,
+                key=network_key(self._secret),
+                clock=clock,
+                config=config,
+                host=host,
+            )
+        except OSError as error:
+            msg = (
+                f"the coordinator cannot listen on {host} ({error}); set "
+                "spark.driver.host to an address of this machine that the executors "
+                "can reach"
+            )
+            raise LaunchError(msg) from error
 
     def bootstrap(self, worker: PeerId) -> Bootstrap:
         """Return what a worker with this id needs to join."""
@@ -69,16 +89,3 @@ class Recruiter:
             self._deployment,
             tuple(path or os.getcwd() for path in sys.path),  # noqa: PTH109 - as sys.path
         )
-
-
-def _pickled(deployment: Deployment) -> bytes:
-    """Pickle the flow; its functions were checked, its data may still refuse."""
-    try:
-        data: bytes = cloudpickle.dumps(deployment, protocol=5)
-    except Exception as error:
-        msg = (
-            f"flow {deployment.stages.name!r} cannot be sent to workers: {error}; make "
-            "sources, sinks and initial values of plain data"
-        )
-        raise UsageError(msg) from error
-    return data

@@ -11,9 +11,11 @@ import pickle
 import socket
 import sys
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millstream.launch.parcel import unpacked
 from millstream.protocol.handshake import derive_key
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.heartbeat import Heart
@@ -61,52 +63,65 @@ def network_key(secret: bytes) -> bytes:
 def serve(bootstrap: Bootstrap) -> str:
     """Run a worker to its end; return why it left, or "" if the job was complete."""
     sys.path += [path for path in bootstrap.python_path if path not in sys.path]
-    deployment: Deployment = pickle.loads(bootstrap.deployment)  # noqa: S301 - by Spark
-    clock = SystemClock()
+    with ExitStack() as stack:
+        try:
+            deployment = stack.enter_context(unpacked(bootstrap.deployment))
+        except Exception as error:  # noqa: BLE001 - a user's module may raise anything
+            return f"it could not load the flow: {type(error).__name__}: {error}"
+        return _serve(bootstrap, deployment)
+
+
+def _serve(bootstrap: Bootstrap, deployment: Deployment) -> str:
+    """Run a worker beside a heart."""
     config = deployment.config
-
-    def network(*, listens: bool) -> TCPNetwork:
-        return TCPNetwork(
-            own_id=bootstrap.worker,
-            job=bootstrap.job,
-            key=network_key(bootstrap.secret),
-            clock=clock,
-            config=config,
-            host=_own_host(bootstrap.coordinator),
-            listens=listens,
-        )
-
     is_over = threading.Event()
     heart = Heart(
         bootstrap.worker,
-        network(listens=False),
+        _network(bootstrap, config, listens=False),
         bootstrap.coordinator,
         interval_s=config.heartbeat_ms / 1000,
         on_lost=_exit_unless(is_over, config),
     )
+    heart.start()
+    try:
+        return _work(bootstrap, deployment)
+    finally:
+        is_over.set()
+        heart.stop()
+
+
+def _work(bootstrap: Bootstrap, deployment: Deployment) -> str:
+    """Step a worker until it is over; return why it left."""
     worker = Worker(
         bootstrap.worker,
         deployment,
-        network(listens=True),
-        clock,
+        _network(bootstrap, deployment.config, listens=True),
+        SystemClock(),
         bootstrap.coordinator,
         pid=os.getpid(),
     )
     try:
-        heart.start()
         is_working = True
         while not worker.is_over:
             is_working = worker.step(0.0 if is_working else worker.wait_s())
         return worker.reason
     finally:
-        is_over.set()
         worker.close()
-        heart.stop()
 
 
-def _exit_unless(
-    is_over: threading.Event, config: Config
-) -> Callable[[str], None]:
+def _network(bootstrap: Bootstrap, config: Config, *, listens: bool) -> TCPNetwork:
+    return TCPNetwork(
+        own_id=bootstrap.worker,
+        job=bootstrap.job,
+        key=network_key(bootstrap.secret),
+        clock=SystemClock(),
+        config=config,
+        host=_own_host(bootstrap.coordinator),
+        listens=listens,
+    )
+
+
+def _exit_unless(is_over: threading.Event, config: Config) -> Callable[[str], None]:
     """End the process when user code still runs long after the coordinator went."""
 
     def on_lost(_reason: str) -> None:
@@ -126,7 +141,10 @@ def _own_host(coordinator: Address) -> str:
 
 def main() -> None:
     """Serve the bootstrap that the parent process writes to standard input."""
-    bootstrap: Bootstrap = pickle.load(sys.stdin.buffer)  # noqa: S301 - our parent's
+    try:
+        bootstrap: Bootstrap = pickle.load(sys.stdin.buffer)  # noqa: S301 - our parent's
+    except EOFError:
+        sys.exit("the process that started this worker is gone")
     sys.exit(1 if serve(bootstrap) else 0)
 
 

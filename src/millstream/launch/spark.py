@@ -8,29 +8,35 @@ for Spark.  Why plain tasks, one job per worker, and `mapInArrow`: see
 
 from __future__ import annotations
 
-import functools
+import hashlib
 import ipaddress
 import os
 import pickle
 import re
+import shutil
+import socket
 import sys
 import threading
 import zipfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark.errors import PySparkException, PySparkRuntimeError
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
-import millstream
 from millstream.errors import LaunchError, UsageError
 from millstream.launch.recruit import Recruiter
-from millstream.launch.resident import serve
+from millstream.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
 
     from millstream.launch.options import LaunchOptions
     from millstream.launch.resident import Bootstrap
@@ -40,41 +46,54 @@ if TYPE_CHECKING:
 __all__ = ["SparkRun", "start", "worker_count"]
 
 _WAIT_S = 0.02
+_LEAVE_S = 3.0
+"""Time in which Spark notices that a task has returned."""
 _JOIN_S = 10.0
+_KILLED_S = 5.0
+"""Spark kills the Python process of a cancelled task after two seconds."""
+_SETTLE_S = 2.0
+_SETTLED_WITHIN_S = 30.0
+_LOOPBACK = "127.0.0.1"
+_PACKAGE = Path(__file__).parent.parent
 _EMBEDDED = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
     "spark.driver.extraJavaOptions": (
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
     ),
 }
 """A session that is there for one job is quiet and listens on loopback only."""
+_LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 
 def worker_count(options: LaunchOptions) -> int:
     """Return the number of workers: one per task slot, unless otherwise asked for."""
     if options.workers:
         return options.workers
-    session = options.spark or _active_session()
-    if session is None and not _is_submitted(options):
-        return os.cpu_count() or 1
-    return _Cluster.find(options).slots or 1
+    if options.spark is None and not _is_placed() and _active_session() is None:
+        slots = _local_slots(options.master or "local[*]")
+        if slots is not None:
+            return slots
+    return _find(options, workers=None).settled_slots()
 
 
 def start(
     deployment: Deployment, commit: Callable[[], None], options: LaunchOptions
 ) -> SparkRun:
     """Check that Spark can carry the job, and start one Spark job per worker."""
-    cluster = _Cluster.find(options, workers=deployment.worker_count)
+    cluster = _find(options, workers=deployment.worker_count)
+    _own.join(cluster.session)
     try:
         cluster.check(deployment.worker_count, is_insecure=options.insecure)
         cluster.ship_package()
-        recruiter = Recruiter(deployment, commit, cluster.driver_host)
+        recruiter = Recruiter(
+            deployment, commit, cluster.driver_host, cluster.bind_host
+        )
         return SparkRun(recruiter, cluster, deployment.stages.name)
     except BaseException:
-        cluster.close()
+        _own.leave(cluster.session)
         raise
 
 
@@ -85,134 +104,223 @@ class SparkRun:
         self.coordinator = recruiter.coordinator
         self._cluster = cluster
         self._name = name
-        self._group = recruiter.tag
-        self._threads = [
-            threading.Thread(
+        self._groups = {
+            worker: f"{recruiter.tag}-{worker}" for worker in recruiter.worker_ids
+        }
+        self._threads = {
+            worker: InheritableThread(
                 target=self._run_worker,
+                session=cluster.session,
                 args=(worker, recruiter.bootstrap(worker)),
                 name=f"millstream-spark-{worker}",
                 daemon=True,
             )
             for worker in recruiter.worker_ids
-        ]
-        for thread in self._threads:
+        }
+        for thread in self._threads.values():
             thread.start()
 
     def step(self) -> None:
-        """Step the coordinator."""
+        """Step the coordinator, and ask Spark about workers that are gone."""
         self.coordinator.step(_WAIT_S)
+        for worker in self.coordinator.lost_workers:
+            reason = self._cluster.failure(self._groups[worker])
+            if reason is not None:
+                self.coordinator.worker_exited(worker, reason)
 
     def close(self) -> None:
         """End every Spark job that is still there, and the session if it is ours."""
         self.coordinator.close()
-        if any(thread.is_alive() for thread in self._threads):
-            self._cluster.cancel(self._group)
-        for thread in self._threads:
-            thread.join(_JOIN_S)
-        self._cluster.close()
+        hung = self._alive_after(_LEAVE_S)
+        for worker in hung:
+            self._cluster.cancel(self._groups[worker])
+        self._alive_after(_JOIN_S)
+        if self._cluster.is_here:
+            _await_exit([self.coordinator.pids.get(worker) for worker in hung])
+        _own.leave(self._cluster.session)
+
+    def _alive_after(self, patience_s: float) -> list[PeerId]:
+        """Wait for the Spark jobs to end; return the workers of those that did not."""
+        clock = SystemClock()
+        deadline_ns = clock.monotonic_ns() + int(patience_s * 1e9)
+        for thread in self._threads.values():
+            thread.join(max(0, deadline_ns - clock.monotonic_ns()) / 1e9)
+        return [worker for worker, t in self._threads.items() if t.is_alive()]
 
     def _run_worker(self, worker: PeerId, bootstrap: Bootstrap) -> None:
         """Wait for the Spark job of one worker; the body of its thread."""
         session = self._cluster.session
         try:
-            self._cluster.tag(self._group, f"{self._name}: worker {worker}")
-            task = functools.partial(_spark_task, pickle.dumps(bootstrap, protocol=5))
+            self._cluster.tag(self._groups[worker], f"{self._name}: worker {worker}")
+            task = _task(pickle.dumps(bootstrap, protocol=5), bootstrap.python_path)
             frame = session.range(0, 1, 1, 1).mapInArrow(task, "reason string")
             reason = frame.collect()[0][0] or "its task ended"
         except Exception as error:  # noqa: BLE001 - Spark may raise anything
-            reason = _spark_reason(error)
+            reason = _spark_reason(str(error) or type(error).__name__)
         self.coordinator.worker_exited(worker, reason)
 
 
-def _spark_task(
-    bootstrap: bytes, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Be a worker inside a Spark task; the one row of the answer says why it left."""
-    for _ in batches:
-        pass
-    reason = serve(pickle.loads(bootstrap))  # noqa: S301 - from Spark's own task path
-    yield pa.RecordBatch.from_pydict({"reason": [reason]})
+def _task(
+    bootstrap: bytes, python_path: tuple[str, ...]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function of a worker's Spark task; its one row says why it left.
+
+    It is pickled by value and names nothing of this module, so that the executor
+    neither needs Millstream to unpickle it nor imports the driver's side of Spark.
+    """
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pickle  # noqa: PLC0415 - see above
+        import sys  # noqa: PLC0415
+
+        import pyarrow  # noqa: PLC0415, ICN001
+        from pyspark import TaskContext  # noqa: PLC0415
+
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            reason = "its Spark task was lost, and a worker never starts twice"
+        else:
+            sys.path += [path for path in python_path if path not in sys.path]
+            from millstream.launch.resident import serve  # noqa: PLC0415
+
+            reason = serve(pickle.loads(bootstrap))  # noqa: S301 - from Spark's task
+        yield pyarrow.RecordBatch.from_pydict({"reason": [reason]})
+
+    return task
 
 
 class _Cluster:
-    """A Spark session and what the launcher must know about it."""
+    """A Spark session of this process, and what the launcher must know about it."""
 
-    def __init__(self, session: SparkSession, *, is_own: bool) -> None:
+    def __init__(self, session: Any) -> None:
         self.session = session
-        self._is_own = is_own
-        self._is_connect = type(session).__module__.startswith("pyspark.sql.connect")
-
-    @classmethod
-    def find(cls, options: LaunchOptions, workers: int | None = None) -> _Cluster:
-        """Take the user's session, or make one."""
-        session = options.spark or _active_session()
-        if session is not None:
-            return cls(session, is_own=False)
-        builder = SparkSession.builder.appName("millstream")
-        if not _is_submitted(options):
-            os.environ["PYSPARK_PYTHON"] = sys.executable
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            builder = builder.master(f"local[{workers or '*'}]")
-            for key, value in _EMBEDDED.items():
-                builder = builder.config(key, value)
-        elif options.master:
-            if options.master.startswith("local"):
-                os.environ["PYSPARK_PYTHON"] = sys.executable
-            builder = builder.master(options.master)
-        try:
-            return cls(builder.getOrCreate(), is_own=True)
-        except PySparkRuntimeError as error:
-            msg = (
-                f"Spark could not be started ({_first_line(error)}); install a Java 17 "
-                "runtime and set JAVA_HOME, or run on='local'"
-            )
-            raise LaunchError(msg) from error
 
     @property
-    def is_local(self) -> bool:
+    def master(self) -> str:
+        """Where Spark runs."""
+        return self.setting("spark.master", "local")
+
+    @property
+    def is_here(self) -> bool:
         """Whether the tasks run on this machine, inside the driver's JVM."""
-        return self._setting("spark.master", "local").startswith("local")
+        return _LOCAL_MASTER.fullmatch(self.master) is not None
 
     @property
-    def slots(self) -> int | None:
-        """Number of tasks that can run at once, where the session tells."""
-        if self._is_connect:
-            return None
-        return int(self.session.sparkContext.defaultParallelism)
+    def is_growing(self) -> bool:
+        """Whether Spark itself decides how many executors there are."""
+        return self.setting("spark.dynamicAllocation.enabled", "false") == "true"
 
     @property
     def driver_host(self) -> str:
         """Address at which executors reach the driver."""
-        if self.is_local:
-            return "127.0.0.1"
-        return self._setting("spark.driver.host", "127.0.0.1")
+        if self.is_here:
+            return _LOOPBACK
+        return self.setting("spark.driver.host", _LOOPBACK).strip("[]")
+
+    @property
+    def bind_host(self) -> str:
+        """Address on which the driver listens."""
+        if self.is_here:
+            return _LOOPBACK
+        return self.setting("spark.driver.bindAddress", self.driver_host).strip("[]")
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the job's secret reaches only those who belong to the cluster."""
+        is_authenticated = self.setting("spark.authenticate", "false") == "true"
+        return is_authenticated or all(
+            _is_loopback(host) for host in (self.driver_host, self.bind_host)
+        )
+
+    def setting(self, key: str, default: str) -> str:
+        """Return a setting of the session as text."""
+        try:
+            value = self.session.conf.get(key, default)
+        except PySparkException:
+            return default
+        return default if value is None else str(value)
+
+    def settled_slots(self) -> int:
+        """Return how many tasks can run at once, once the executors have come."""
+        if self.is_here or self.is_growing:
+            return int(self._context.defaultParallelism)
+        clock, pause = SystemClock(), threading.Event()
+        changed_ns = start_ns = clock.monotonic_ns()
+        slots = self._slots_now()
+        while True:
+            pause.wait(_WAIT_S)
+            now_ns, now = clock.monotonic_ns(), self._slots_now()
+            if now != slots:
+                slots, changed_ns = now, now_ns
+            if slots and now_ns - changed_ns > _SETTLE_S * 1e9:
+                return slots
+            if now_ns - start_ns > _SETTLED_WITHIN_S * 1e9:
+                msg = (
+                    f"no executor came to {self.master} within {_SETTLED_WITHIN_S:g} s; "
+                    "look there for free cores and memory, or say workers=N to wait "
+                    "longer"
+                )
+                raise LaunchError(msg)
 
     def check(self, workers: int, *, is_insecure: bool) -> None:
         """Refuse what cannot work, each in a sentence with the fix in it."""
-        if self._setting("spark.speculation", "false").lower() == "true":
+        if self.setting("spark.speculation", "false").lower() == "true":
             msg = (
                 "spark.speculation is true, which would start a second copy of every "
                 "worker; set it to false for this session"
             )
             raise UsageError(msg)
         self._check_slots(workers)
-        host = self.driver_host
-        is_authenticated = self._setting("spark.authenticate", "false") == "true"
-        if not (_is_loopback(host) or is_authenticated or is_insecure):
+        if not (self.is_trusted or is_insecure):
             msg = (
-                f"workers would connect to the driver at {host} while Spark itself is "
-                "not authenticated, so whoever can reach Spark could read the job's "
-                "secret; set spark.authenticate=true, or pass insecure=True on a "
+                f"workers would connect to the driver at {self.driver_host} while Spark "
+                "itself is not authenticated, so whoever can reach Spark could read the "
+                "job's secret; set spark.authenticate=true, or pass insecure=True on a "
                 "network you trust"
             )
             raise UsageError(msg)
 
-    def _check_slots(self, workers: int) -> None:
-        is_growing = self._setting("spark.dynamicAllocation.enabled", "false") == "true"
-        if self._is_connect or is_growing or not self.is_local:
+    def ship_package(self) -> None:
+        """Send Millstream itself to executors on other machines, once per session."""
+        if not self._needs_package:
             return
-        slots = self.slots or 0
-        busy = self._busy_slots()
+        context = self._context
+        package = _zipped_package(Path(context._temp_dir))  # noqa: SLF001 - lives as long
+        if package.name not in (context._python_includes or ()):  # noqa: SLF001
+            context.addPyFile(str(package))
+
+    def tag(self, group: str, description: str) -> None:
+        """Let the Spark jobs of this thread belong to a group."""
+        self._context.setJobGroup(group, description, interruptOnCancel=True)
+
+    def cancel(self, group: str) -> None:
+        """Cancel the Spark jobs of a group."""
+        self._context.cancelJobGroup(group)
+
+    def failure(self, group: str) -> str | None:
+        """Return why an attempt at the task of a group failed, where Spark knows."""
+        tracker = self._context.statusTracker()
+        store = self._context._jsc.sc().statusStore()  # noqa: SLF001 - no public way
+        with suppress(Py4JError, AttributeError):
+            for job in tracker.getJobIdsForGroup(group):
+                info = tracker.getJobInfo(job)
+                for stage in info.stageIds if info is not None else ():
+                    tasks = store.taskList(stage, 0, 1)
+                    if tasks.size() and tasks.apply(0).errorMessage().isDefined():
+                        return _spark_reason(tasks.apply(0).errorMessage().get())
+        return None
+
+    @property
+    def _needs_package(self) -> bool:
+        """Executors elsewhere do, unless whoever started us shipped an archive."""
+        return not self.is_here and _PACKAGE.is_dir()
+
+    def _check_slots(self, workers: int) -> None:
+        if not self.is_here:
+            return
+        slots, busy = self.settled_slots(), self._busy_slots()
         if workers > slots - busy:
             taken = f", {busy} of them taken by other jobs" if busy else ""
             msg = (
@@ -223,86 +331,291 @@ class _Cluster:
             raise UsageError(msg)
 
     def _busy_slots(self) -> int:
-        tracker = self.session.sparkContext.statusTracker()
+        tracker = self._context.statusTracker()
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         return sum(info.numActiveTasks for info in infos if info is not None)
 
+    def _slots_now(self) -> int:
+        spark = self._context._jsc.sc()  # noqa: SLF001 - no public way
+        profile = spark.resourceProfileManager().defaultResourceProfile()
+        return int(spark.maxNumConcurrentTasks(profile))
+
+    @property
+    def _context(self) -> SparkContext:
+        context: SparkContext = self.session.sparkContext
+        return context
+
+
+class _ConnectCluster(_Cluster):
+    """A Spark Connect session: the driver's JVM is behind a server."""
+
+    @property
+    def is_here(self) -> bool:
+        return _is_loopback(self._server) and super().is_here
+
+    @property
+    def driver_host(self) -> str:
+        """Where executors reach *this* process, which is not Spark's driver."""
+        if _is_loopback(self._server):
+            return super().driver_host
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((self._server, 1))
+            return str(probe.getsockname()[0])
+
+    @property
+    def bind_host(self) -> str:
+        return self.driver_host
+
+    @property
+    def is_trusted(self) -> bool:
+        """A secret on its way to a remote server needs more than Spark's own word."""
+        return _is_loopback(self._server) and super().is_trusted
+
+    def settled_slots(self) -> int:
+        slots = _local_slots(self.master)
+        if slots is None:
+            msg = (
+                "Spark Connect does not tell how many tasks can run at once; say how "
+                "many workers you want, for example flow.run(workers=4)"
+            )
+            raise UsageError(msg)
+        return slots
+
     def ship_package(self) -> None:
-        """Send Millstream itself to executors on other machines."""
-        if self.is_local:
+        if not self._needs_package:
             return
         with TemporaryDirectory(prefix="millstream-") as directory:
             package = _zipped_package(Path(directory))
-            if self._is_connect:
-                self.session.addArtifact(str(package), pyfile=True)
-            else:
-                self.session.sparkContext.addPyFile(str(package))
+            self.session.addArtifact(str(package), pyfile=True)
 
-    def tag(self, group: str, description: str) -> None:
-        """Let the Spark jobs of this thread belong to a group."""
-        if self._is_connect:
-            self.session.addTag(group)
-        else:
-            self.session.sparkContext.setJobGroup(
-                group, description, interruptOnCancel=True
-            )
+    def tag(self, group: str, description: str) -> None:  # noqa: ARG002 - has none
+        self.session.addTag(group)
 
     def cancel(self, group: str) -> None:
-        """Cancel the Spark jobs of a group."""
-        if self._is_connect:
-            self.session.interruptTag(group)
-        else:
-            self.session.sparkContext.cancelJobGroup(group)
+        self.session.interruptTag(group)
 
-    def close(self) -> None:
-        """Stop the session if it was made here."""
-        if self._is_own:
-            self.session.stop()
+    def failure(self, group: str) -> str | None:  # noqa: ARG002 - does not tell
+        return None
 
-    def _setting(self, key: str, default: str) -> str:
-        try:
-            value = self.session.conf.get(key, default)
-        except PySparkException:
-            return default
-        return default if value is None else str(value)
+    def _busy_slots(self) -> int:
+        return 0
+
+    @property
+    def _server(self) -> str:
+        return str(self.session.client.host).strip("[]")
 
 
-def _active_session() -> SparkSession | None:
-    return SparkSession.getActiveSession()
+class _OwnSession:
+    """The session that this module made, if any, and how many jobs are on it.
+
+    Jobs that run at the same time share it, and the last one to leave stops it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._session: Any = None
+        self._job_count = 0
+
+    @property
+    def session(self) -> Any:
+        """The session, unless it was stopped by somebody else."""
+        if self._session is not None and _is_stopped(self._session):
+            self._session, self._job_count = None, 0
+        return self._session
+
+    def adopt(self, session: Any) -> None:
+        """Be responsible for a session."""
+        self._session, self._job_count = session, 0
+
+    def join(self, session: Any) -> None:
+        """Count a job that starts on a session, ours or not."""
+        with self.lock:
+            self._job_count += session is self.session
+
+    def leave(self, session: Any) -> None:
+        """Count a job off that ran on a session, ours or not."""
+        with self.lock:
+            if session is not self.session:
+                return
+            self._job_count -= 1
+            if not self._job_count:
+                self._session = None
+                session.stop()
 
 
-def _is_submitted(options: LaunchOptions) -> bool:
-    """Whether somebody else says where Spark is: the user, or spark-submit."""
-    return bool(options.master) or any(
-        name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
-    )
+_own = _OwnSession()
+
+
+def _find(options: LaunchOptions, workers: int | None) -> _Cluster:
+    """Take the user's session or that of another job, or make one."""
+    with _own.lock:
+        session = options.spark or _own.session or _active_session()
+        if session is None:
+            session = _made_session(options, workers)
+    if type(session).__name__ != "SparkSession" or _is_stopped(session):
+        msg = f"spark= takes a SparkSession that is not stopped, got {session!r}"
+        raise UsageError(msg)
+    is_connect = type(session).__module__.startswith("pyspark.sql.connect")
+    cluster = _ConnectCluster(session) if is_connect else _Cluster(session)
+    if options.master and not is_connect and options.master != cluster.master:
+        msg = (
+            f"master={options.master!r} was asked for, but this program has a session "
+            f"on {cluster.master!r}; leave one of the two out"
+        )
+        raise UsageError(msg)
+    return cluster
+
+
+def _made_session(options: LaunchOptions, workers: int | None) -> SparkSession:
+    """Make a session; spark-submit's belongs to the program, any other to its jobs."""
+    master = options.master or (None if _is_placed() else f"local[{workers or '*'}]")
+    is_local = master is not None and _LOCAL_MASTER.fullmatch(master) is not None
+    builder = SparkSession.builder.appName("millstream")
+    if master is not None:
+        is_connect = master.startswith("sc://")
+        builder = builder.remote(master) if is_connect else builder.master(master)
+    for key, value in _EMBEDDED.items() if is_local else ():
+        builder = builder.config(key, value)
+    if not is_remote() and not (master or "").startswith("sc://"):
+        _check_java()
+    environment = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": _LOOPBACK}
+    try:
+        with _environment(environment if is_local else {}):
+            session = builder.getOrCreate()
+    except Exception as error:
+        msg = (
+            f"Spark could not be started: {_java_line(str(error))}; see what Spark "
+            "printed, or run on='local'"
+        )
+        raise LaunchError(msg) from error
+    if not _is_placed():
+        _own.adopt(session)
+    return session
+
+
+def _check_java() -> None:
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001
+        return
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which(str(Path(home, "bin", "java")) if home else "java") is None:
+        place = f"in JAVA_HOME={home}" if home else "on the PATH"
+        msg = (
+            f"Spark needs Java, and there is none {place}; install a Java 17 runtime "
+            "(or newer) and set JAVA_HOME, or run on='local'"
+        )
+        raise LaunchError(msg)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set environment variables that Spark reads when it starts."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _active_session() -> Any:
+    """Return the program's session, in whichever thread it was made."""
+    session: Any = SparkSession.getActiveSession()
+    if session is not None:
+        return session
+    if is_remote():
+        from pyspark.sql.connect.session import SparkSession as Remote  # noqa: PLC0415
+
+        return Remote._get_default_session()  # noqa: SLF001 - no public way
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001
+        return SparkSession.builder.getOrCreate()
+    return None
+
+
+def _is_stopped(session: Any) -> bool:
+    if hasattr(session, "is_stopped"):
+        return bool(session.is_stopped)
+    return getattr(session.sparkContext, "_jsc", None) is None
+
+
+def _is_placed() -> bool:
+    """Whether spark-submit, or a remote server, says where Spark is."""
+    return any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"))
+
+
+def _local_slots(master: str) -> int | None:
+    """Return the slots of a local master; None for every other."""
+    match = _LOCAL_MASTER.fullmatch(master)
+    if match is None:
+        return None
+    if match[1] == "*":
+        return os.cpu_count() or 1
+    return int(match[1] or 1)
 
 
 def _is_loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)
 
 
 def _zipped_package(directory: Path) -> Path:
-    root = Path(millstream.__file__).parent
-    archive = directory / f"millstream-{millstream.__version__}.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(root.rglob("*.py")):
-            file.write(path, Path("millstream") / path.relative_to(root))
+    """Write Millstream as an archive whose name changes with its contents."""
+    root = _PACKAGE
+    files = {path.relative_to(root.parent): path for path in sorted(root.rglob("*.py"))}
+    digest = hashlib.sha256()
+    for name, path in files.items():
+        digest.update(f"{name}\0".encode() + path.read_bytes())
+    archive = directory / f"millstream-{digest.hexdigest()[:16]}.zip"
+    if not archive.exists():
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+            for name, path in files.items():
+                file.write(path, name)
     return archive
 
 
-def _spark_reason(error: Exception) -> str:
-    """Return the line of a Spark failure that says what happened on the executor."""
-    text = str(error)
-    python_error = re.findall(r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", text, re.MULTILINE)
+def _await_exit(pids: Iterable[int | None]) -> None:
+    """Wait until processes that Spark is about to kill are gone."""
+    clock, pause = SystemClock(), threading.Event()
+    deadline_ns = clock.monotonic_ns() + int(_KILLED_S * 1e9)
+    for pid in pids:
+        while pid and _is_running(pid) and clock.monotonic_ns() < deadline_ns:
+            pause.wait(_WAIT_S)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _spark_reason(text: str) -> str:
+    """Return the part of a Spark failure that says what happened on the executor."""
+    lost = re.search(r"ExecutorLostFailure \((executor \S+).*?Reason: ([^\n]+)", text)
+    if lost:
+        return f"its {lost[1]} was lost: {lost[2].strip().rstrip('.')}"
+    if "Python worker exited unexpectedly" in text:
+        return "its Python process ended unexpectedly"
+    if "cancelled" in text:
+        return "its Spark job was cancelled"
+    python_error = re.findall(
+        r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", text, re.MULTILINE
+    )
     if python_error:
         return f"its Spark task failed: {python_error[-1].strip()}"
-    return f"its Spark job ended: {_first_line(error)}"
+    return f"its Spark job ended: {_java_line(text)}"
 
 
-def _first_line(error: Any) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+def _java_line(text: str) -> str:
+    """Return the line that names the error, without Java's stack and py4j's preamble."""
+    lines = [line.strip(" :\t") for line in text.splitlines() if line.strip()]
+    if lines and lines[0].startswith("An error occurred while calling"):
+        lines = lines[1:]
+    return lines[0].rstrip(".") if lines else "no reason was given"

@@ -8,6 +8,7 @@ other aggregates have one dict loop per batch.
 from __future__ import annotations
 
 from collections import Counter
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.base import Operator, Rows
@@ -170,12 +171,10 @@ class AggregatedAll(Operator):
         assert update is not None
         part = self._part
         rows_iterator = iter(rows)
-        for row in rows_iterator:
-            if part is MISSING:
-                part = row if self._is_combined else aggregate.first(row)
-            else:
-                part = update(part, row)
-        self._part = part
+        if part is MISSING:
+            row = next(rows_iterator)
+            part = row if self._is_combined else aggregate.first(row)
+        self._part = reduce(update, rows_iterator, part)
         return []
 
     def finish(self) -> Iterable[Rows]:

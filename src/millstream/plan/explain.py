@@ -39,14 +39,20 @@ def explain_mermaid(stages: StagePlan) -> str:
     """Return the stages as a Mermaid flowchart."""
     lines = ["flowchart LR"]
     for stage in stages.stages:
-        lines.append(f"  subgraph stage{stage.id}[stage {stage.id} · {_width(stage)}]")
-        names = [f"n{node.id}[{_label(node)}]" for node in stage.nodes]
+        title = f"stage {stage.id} · {_width(stage)}"
+        lines.append(f"  subgraph stage{stage.id}[{_quoted(title)}]")
+        names = [f"n{node.id}[{_quoted(_label(node))}]" for node in stage.nodes]
         lines += [f"    {' --> '.join(names)}", "  end"]
     for edge in stages.edges:
         source = stages.stages[edge.source].nodes[-1].id
         target = stages.stages[edge.target].nodes[0].id
         lines.append(f"  n{source} -->|{edge.grouping}| n{target}")
     return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Return a label in which Mermaid reads no syntax."""
+    return '"' + text.replace('"', "#quot;") + '"'
 
 
 def _operator_line(plan: LogicalPlan, node: Node) -> str:

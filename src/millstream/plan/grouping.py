@@ -70,7 +70,7 @@ class ByFunction:
     function: Callable[[Any], int]
 
     def __str__(self) -> str:
-        return "by function"
+        return "function"
 
 
 Grouping = Shuffle | LocalOrShuffle | Fields | Broadcast | Gather | ByFunction

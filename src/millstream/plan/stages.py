@@ -3,7 +3,7 @@
 These are the rules of rstream.md, section IV-A.1.  A new stage begins where rows are
 regrouped, where the number of tasks changes, where a stream is read twice, and where
 streams meet.  A source that exists once is a stage of its own, so that what follows
-it runs on all workers.
+it runs on all workers; only what costs next to nothing stays with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.plan.grouping import Gather, LocalOrShuffle, Shuffle
-from millstream.plan.nodes import Merge, Node, Read, Regroup, Zip
+from millstream.plan.nodes import KeyBy, Merge, Node, Read, Regroup, Zip
 from millstream.plan.rewrite import rewrite
 
 if TYPE_CHECKING:
@@ -119,8 +119,7 @@ class _Builder:
         above = self._by_id[node.inputs[0]]
         if above.regroups is not None or self._readers[above.id] > 1:
             return False
-        has_work = not node.is_sink and node.width != 1 and not _only_moves(node)
-        if _is_single_source(above) and has_work:
+        if _is_single_source(above) and not _stays_with_source(node):
             return False
         width = self.widths[self._stage_of[above.id]]
         return node.width is None or (width is not None and width <= node.width)
@@ -164,6 +163,16 @@ class _Builder:
 
 def _only_moves(node: Node) -> bool:
     return isinstance(node.spec, Regroup) and node.regroups is not None
+
+
+def _stays_with_source(node: Node) -> bool:
+    """Whether an operator behind a single source need not run on all workers.
+
+    Keys are computed right there: rows then move once, not twice, and those of a key
+    stay in order.
+    """
+    is_narrow = node.width == 1 or node.is_sink
+    return is_narrow or _only_moves(node) or isinstance(node.spec, KeyBy)
 
 
 def _is_single_source(node: Node) -> bool:

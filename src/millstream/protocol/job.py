@@ -24,6 +24,11 @@ A broken link between two workers is not yet a verdict: mostly one of them is de
 its own loss arrives a moment later, with a better reason.  The link is therefore held
 against its far end for `_SUSPECT_NS` before it fails the job.
 
+Likewise a lost connection to a worker says only that it is gone; the launcher mostly
+knows why, and says so a moment later (`WorkerExited`).  The loss is therefore held for
+`_EXIT_REASON_NS`, and the job fails with the launcher's reason if that comes, with the
+connection's otherwise.  `lost_workers` names the workers about whom it waits.
+
 Invariants (see `JobCore.validate`)
 -----------------------------------
 1. A job has an outcome exactly when it is STOPPING or ENDED.
@@ -70,6 +75,7 @@ __all__ = [
 ]
 
 _SUSPECT_NS = 1_000_000_000
+_EXIT_REASON_NS = 500_000_000
 _GENERATION = 1
 
 
@@ -281,6 +287,7 @@ class JobCore:
         self._members: dict[PeerId, _Member] = {}
         self._exited: dict[PeerId, str] = {}
         self._suspects: dict[PeerId, tuple[int, str]] = {}
+        self._losses: dict[PeerId, tuple[int, str]] = {}
         self._now_ns = now_ns
         self._launch_deadline_ns = now_ns + launch_ns
         self._launch_ns = launch_ns
@@ -288,6 +295,11 @@ class JobCore:
         self._grace_ns = grace_ns
         self._stop_deadline_ns = 0
         assert self._expected, "a job needs a worker"
+
+    @property
+    def lost_workers(self) -> tuple[PeerId, ...]:
+        """Workers that are gone for a reason which the launcher may still give."""
+        return () if self.outcome is not None else tuple(self._losses)
 
     def handle(self, event: Event) -> list[Command]:  # noqa: C901, PLR0911, PLR0912 - one arm per event
         """Take one event and return the commands to carry out, in order."""
@@ -368,6 +380,7 @@ class JobCore:
         if not all(member.is_finished for member in self._members.values()):
             return []
         self.phase = Phase.COMMITTING
+        self._losses.clear()
         return [CommitOutput()]
 
     def _handle_committed(self) -> list[Command]:
@@ -382,9 +395,10 @@ class JobCore:
         member.is_gone = True
         if self.phase is Phase.STOPPING:
             return self._end_if_everybody_left()
-        if self.phase is Phase.COMMITTING:
-            return []
-        return self._fail("WorkerLostError", self._loss(worker, reason))
+        if self.phase is not Phase.COMMITTING:
+            deadline_ns = self._now_ns + _EXIT_REASON_NS
+            self._losses.setdefault(worker, (deadline_ns, reason))
+        return []
 
     def _handle_exited(self, worker: PeerId, reason: str) -> list[Command]:
         self._exited[worker] = reason
@@ -416,12 +430,19 @@ class JobCore:
             now_ns > self._launch_deadline_ns
         ):
             return self._fail("LaunchError", self._late())
-        for deadline_ns, text in self._suspects.values():
+        return self._handle_absence(now_ns)
+
+    def _handle_absence(self, now_ns: int) -> list[Command]:
+        """Fail the job for a worker that is lost, cut off or silent for too long."""
+        for worker, (deadline_ns, reason) in self._losses.items():
             if now_ns > deadline_ns:
+                return self._fail("WorkerLostError", self._loss(worker, reason))
+        for worker, (deadline_ns, text) in self._suspects.items():
+            if now_ns > deadline_ns and worker not in self._losses:
                 return self._fail("TransportError", text)
         for worker, member in self._members.items():
             silent_ns = now_ns - member.heard_ns
-            if silent_ns > self._lease_ns:
+            if silent_ns > self._lease_ns and worker not in self._losses:
                 reason = f"it was silent for {silent_ns / 1e9:.1f} s"
                 return self._fail("WorkerLostError", self._loss(worker, reason))
         return []

@@ -138,6 +138,11 @@ class Coordinator:
         """Whether nothing is left of the job."""
         return self._core.phase is Phase.ENDED
 
+    @property
+    def lost_workers(self) -> tuple[PeerId, ...]:
+        """Workers that are gone and whose launcher has not said why yet."""
+        return self._core.lost_workers
+
     def cancel(self, reason: str) -> None:
         """Ask for the end of the job; safe to call from any thread."""
         self._post(CancelRequested(reason, self._clock.monotonic_ns()))

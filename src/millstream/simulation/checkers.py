@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import OperatorError
 from millstream.protocol.frames import FrameKind
-from millstream.protocol.job import OutcomeKind
 from millstream.simulation.options import FaultKind
 
 if TYPE_CHECKING:
@@ -90,7 +89,9 @@ class ChannelChecker:
         if end is None:
             end = ends[frame.channel] = _End()
         if end.is_ended or frame.sequence != end.sequence:
-            due = "nothing, after the end" if end.is_ended else f"element {end.sequence}"
+            due = (
+                "nothing, after the end" if end.is_ended else f"element {end.sequence}"
+            )
             self._problems.append(
                 f"{where} element {frame.sequence} ({frame.kind.name}) of channel "
                 f"{frame.channel}, where {due} was due"
@@ -206,7 +207,9 @@ def _judge_commits(cluster: Cluster, *, is_success: bool) -> list[str]:
                 f"sink {id} was committed {sink.commit_count} times by a job that {how}"
             )
         if sink.unready:
-            problems.append(f"sink {id} was committed before tasks {sink.unready} closed")
+            problems.append(
+                f"sink {id} was committed before tasks {sink.unready} closed"
+            )
     return problems
 
 

@@ -25,6 +25,7 @@ from millstream.simulation.trace import Happening, Trace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.protocol.job import Phase
     from millstream.runtime.deployment import Deployment
     from millstream.simulation.options import Fault, SwarmOptions
 
@@ -36,6 +37,8 @@ _SPIN_NS = 500_000
 """A worker that said it had no work is not asked again before this."""
 _EXIT_NOTICE_NS_MAX = 3_000_000_000
 _TURNS_MAX = 400_000
+_TURNS_AT_FULL_SPEED = 4_000
+"""An endless source is always busy; after so many turns time passes more quickly."""
 _SLOW_SHARE = 0.05
 
 
@@ -78,7 +81,9 @@ class Cluster:
     worker_class: type[Worker] = Worker
     network_class: type[SimulatedNetwork] = SimulatedNetwork
 
-    def __init__(self, deployment: Deployment, options: SwarmOptions, seed: int) -> None:
+    def __init__(
+        self, deployment: Deployment, options: SwarmOptions, seed: int
+    ) -> None:
         self.options = options
         self.clock = VirtualClock()
         self.trace = Trace()
@@ -89,7 +94,8 @@ class Cluster:
         self._turns = stream(seed, "turns")
         self._exit_delays = stream(seed, "exits")
         self._exits = _Exits()
-        self._faults = list(options.faults)
+        self._phase: Phase | None = None
+        self._faults: list[tuple[int, Fault]] = []
         self._buffers = BufferChecker(deployment, self.problems)
         self.network = self.network_class(
             self.clock,
@@ -159,14 +165,23 @@ class Cluster:
 
     def _deliver(self) -> None:
         now_ns = self.clock.now_ns
-        while self._faults and self._faults[0].at_ns <= now_ns:
-            self.inject(self._faults.pop(0))
+        if self.coordinator.phase is not self._phase:
+            self._enter(self.coordinator.phase)
+        while self._faults and self._faults[0][0] <= now_ns:
+            self.inject(self._faults.pop(0)[1])
         notices = self._exits.notices
         while notices and notices[0][0] <= now_ns:
             _, peer, reason = notices.pop(0)
             self.coordinator.worker_exited(peer, reason)
             self.network.woken.add(COORDINATOR)
         self.network.deliver()
+
+    def _enter(self, phase: Phase) -> None:
+        """Plan the faults of the phase that the job came to."""
+        self._phase = phase
+        now_ns = self.clock.now_ns
+        due = [(now_ns + f.at_ns, f) for f in self.options.faults if f.phase is phase]
+        self._faults = sorted([*self._faults, *due], key=lambda entry: entry[0])
 
     def _choose(self, ready: list[_Node]) -> _Node:
         draw = self._turns.random
@@ -193,13 +208,19 @@ class Cluster:
             node.wake_ns = self.clock.now_ns + _TICK_NS
         if actor.is_over:
             self._remove(node)
-        self.clock.advance(1 + int(self._turns.random() * self.options.turn_ns_max))
+        self._take_time()
+
+    def _take_time(self) -> None:
+        """Let a turn take a while; longer, the longer this has gone on already."""
+        slowness = 1 + self.turn_count // _TURNS_AT_FULL_SPEED
+        turn_ns_max = self.options.turn_ns_max * slowness
+        self.clock.advance(1 + int(self._turns.random() * turn_ns_max))
 
     def _jump(self) -> None:
         """Nobody has anything to do now: go to when somebody has."""
         woken = self.network.woken
         times = [node.wants_ns(woken) for node in self._nodes.values()]
-        times += [fault.at_ns for fault in self._faults[:1]]
+        times += [entry[0] for entry in self._faults[:1]]
         times += [notice[0] for notice in self._exits.notices[:1]]
         if self.network.next_ns is not None:
             times.append(self.network.next_ns)
@@ -240,8 +261,9 @@ class Cluster:
         if self._inject(fault):
             self.fired.append(fault)
             kind = list(FaultKind).index(fault.kind)
-            note = (fault.peer, -1 if fault.other is None else fault.other, -1, kind)
-            self.trace.note(self.clock.now_ns, Happening.FAULT, *note)
+            other = -1 if fault.other is None else fault.other
+            now_ns = self.clock.now_ns
+            self.trace.note(now_ns, Happening.FAULT, fault.peer, other, detail=kind)
 
     def _inject(self, fault: Fault) -> bool:
         """Return whether it hit anything."""
@@ -259,7 +281,9 @@ class Cluster:
                     node.frozen_until_ns = max(node.frozen_until_ns, until_ns)
                 return node is not None
             case FaultKind.RESET:
-                return any(self.network.reset(fault.peer, o) for o in self._others(fault))
+                return any(
+                    self.network.reset(fault.peer, o) for o in self._others(fault)
+                )
             case FaultKind.CANCEL:
                 self.coordinator.cancel("cancelled by the simulation")
                 self.network.woken.add(COORDINATOR)

@@ -61,9 +61,11 @@ class SteadySource(Source[Any]):
         self.is_bounded = source.is_bounded
 
     def splits(self, task_count: int) -> list[Split]:
+        """Return the splits of the source."""
         return self._source.splits(task_count)
 
     def open(self, split: Split, offset: int, config: Config) -> SourceReader[Any]:
+        """Return a reader that draws the size of every chunk."""
         reader = self._source.open(split, offset, config)
         chunks = stream(self._seed, f"chunks of {split.name}")
         return _SteadyReader(reader, self._options, chunks)
@@ -146,9 +148,11 @@ class RecordingSink(Sink[Any]):
         return [row for _, part in sorted(self._parts.items()) for row in part.rows]
 
     def open(self, job: str, task: int) -> SinkWriter[Any]:  # noqa: ARG002 - one job
+        """Return a writer that remembers its rows."""
         part = self._parts[task] = _Part()
         return _RecordingWriter(part)
 
     def commit(self, job: str) -> None:  # noqa: ARG002 - one job
+        """Count the commit, and note who was not ready for it."""
         self.commit_count += 1
         self.unready += [t for t, part in self._parts.items() if not part.is_closed]

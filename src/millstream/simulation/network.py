@@ -44,10 +44,10 @@ class Watch(Protocol):
     """Somebody who sees every frame."""
 
     def sent(self, source: PeerId, target: PeerId, frame: Frame) -> None:
-        """A peer handed a frame over."""
+        """Take note that a peer handed a frame over."""
 
     def arrived(self, source: PeerId, target: PeerId, frame: Frame) -> None:
-        """A frame reached its peer."""
+        """Take note that a frame reached its peer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -178,7 +178,9 @@ class SimulatedNetwork:
         link = self.links.pop(peer)
         for other, connection in link.peers.items():
             self._cut(connection)
-            self._send_news(other, PeerLost(peer, "connection reset by peer"), connection)
+            self._send_news(
+                other, PeerLost(peer, "connection reset by peer"), connection
+            )
         link.peers.clear()
 
     def _cut(self, connection: _Connection) -> None:
@@ -272,7 +274,9 @@ class SimulatedNetwork:
         self._shrink_backlog(connection, source, len(flight.data))
         link = self._side(connection, target)
         now_ns = self.clock.now_ns
-        if link is None or (connection.cut_ns is not None and now_ns > connection.cut_ns):
+        if link is None or (
+            connection.cut_ns is not None and now_ns > connection.cut_ns
+        ):
             self._trace.note(now_ns, Happening.DROPPED, target, source)
             return
         try:
@@ -281,8 +285,16 @@ class SimulatedNetwork:
             self._decoder = self._new_decoder()
             self._lose(link, connection, str(error))
             return
-        note = (target, source, frame.channel, frame.sequence << 3 | frame.kind)
-        self._trace.note(now_ns, Happening.FRAME, *note)
+        detail = frame.sequence << 3 | frame.kind
+        note = self._trace.note
+        note(
+            now_ns,
+            Happening.FRAME,
+            target,
+            source,
+            channel=frame.channel,
+            detail=detail,
+        )
         self._watch.arrived(source, target, frame)
         self._arrive(link, FrameArrived(source, frame))
 
@@ -335,7 +347,9 @@ class SimulatedNetwork:
         del link.peers[peer]
         self._note_news(link.own_id, PeerLost(peer, reason))
         self._arrive(link, PeerLost(peer, reason))
-        self._send_news(peer, PeerLost(link.own_id, "it closed the connection"), connection)
+        self._send_news(
+            peer, PeerLost(link.own_id, "it closed the connection"), connection
+        )
 
     def _side(self, connection: _Connection, peer: PeerId) -> SimulatedLink | None:
         """Return the link of a peer that still holds the connection."""
@@ -353,7 +367,9 @@ class SimulatedNetwork:
         happening = Happening.LOST if is_lost else Happening.CONNECTED
         self._trace.note(self.clock.now_ns, happening, peer, event.peer)
 
-    def _shrink_backlog(self, connection: _Connection, source: PeerId, size: int) -> None:
+    def _shrink_backlog(
+        self, connection: _Connection, source: PeerId, size: int
+    ) -> None:
         """Wake a worker that waited for its results to leave."""
         before = connection.backlog[source]
         connection.backlog[source] = before - size
@@ -362,7 +378,9 @@ class SimulatedNetwork:
             self.woken.add(source)
 
     def _new_decoder(self) -> FrameDecoder:
-        return FrameDecoder(bytearray(_RECEIVE_BYTES), self._options.config.frame_bytes_max)
+        return FrameDecoder(
+            bytearray(_RECEIVE_BYTES), self._options.config.frame_bytes_max
+        )
 
 
 class SimulatedLink:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.config import BufferPolicy
-from millstream.protocol.ids import COORDINATOR, PeerId
+from millstream.protocol.ids import PeerId
+from millstream.protocol.job import Phase
 from millstream.simulation.seed import stream
 
 if TYPE_CHECKING:
@@ -37,6 +38,12 @@ _WORKERS_MAX = 4
 _BENIGN_FAULTS_MAX = 4
 _FATAL_FAULTS_MAX = 3
 _LAUNCH_MS = 20_000
+_CREDIT_BYTES_MAX = 16_384
+"""More would let an endless source fill a window of tiny frames for a long time."""
+_PHASES = (Phase.GATHERING, Phase.CONNECTING, Phase.RUNNING, Phase.STOPPING)
+_PHASE_WEIGHTS = (2, 2, 9, 1)
+_ROUND_TRIPS = 15
+"""About how many a small job takes; faults come within this time."""
 
 
 class FaultKind(Enum):
@@ -65,6 +72,8 @@ class Fault:
 
     Attributes
     ----------
+    phase, at_ns
+        When: so long after the coordinator came to this phase.
     peer
         Whom it hits; nobody in particular for `CANCEL`.
     other
@@ -79,6 +88,7 @@ class Fault:
     other: PeerId | None = None
     duration_ns: int = 0
     is_fatal: bool = False
+    phase: Phase = Phase.GATHERING
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +152,18 @@ def draw_options(
         delay_ns_min=shape.randint(1, delay_ns_max // 2),
         delay_ns_max=delay_ns_max,
         late_share=shape.choice((0.0, 0.0, 0.01, 0.1)),
-        turn_ns_max=round(10 ** shape.uniform(3, 5.5)),
-        slow_worker=shape.randint(1, count) if shape.random() < 0.3 else None,
+        turn_ns_max=round(10 ** shape.uniform(4, 5.7)),
+        slow_worker=shape.randint(1, count) if _chance(shape, 0.3) else None,
         skew_ns_max=shape.choice((0, 3_600_000 * _MS)),
         short_read_share=shape.choice((0.0, 0.1, 0.9)),
         idle_share=shape.choice((0.0, 0.0, 0.05, 0.3)),
-        is_exit_reported=shape.random() < 0.7,
-        faults=_draw_faults(stream(seed, "faults"), tight, level, count),
+        is_exit_reported=_chance(shape, 0.7),
+        faults=_draw_faults(stream(seed, "faults"), tight, level, count, delay_ns_max),
     )
+
+
+def _chance(rng: Random, share: float) -> bool:
+    return rng.random() < share
 
 
 def _draw_config(rng: Random, config: Config) -> Config:
@@ -171,65 +185,71 @@ def _draw_config(rng: Random, config: Config) -> Config:
         "heartbeat_ms": rng.choice((50, 200, 1_000)),
         "progress_ms": rng.choice((20, 250, 2_000)),
     }
-    tight = {name: value for name, value in choices.items() if rng.random() < share}
-    return replace(config, launch_timeout_ms=_LAUNCH_MS, **tight)  # type: ignore[arg-type] # fields by name
+    tight = {name: value for name, value in choices.items() if _chance(rng, share)}
+    usual = {
+        "launch_timeout_ms": _LAUNCH_MS,
+        "channel_credit_bytes": min(config.channel_credit_bytes, _CREDIT_BYTES_MAX),
+    }
+    changes: dict[str, Any] = usual | tight
+    return replace(config, **changes)
 
 
 def _draw_policy(rng: Random) -> BufferPolicy:
     rows = 1 << rng.randrange(8)
-    timeout_ns = None if rng.random() < 0.3 else rng.randint(1, 20) * _MS
+    timeout_ns = None if _chance(rng, 0.3) else rng.randint(1, 20) * _MS
     return BufferPolicy(rows, timeout_ns)
 
 
 def _draw_faults(
-    rng: Random, config: Config, level: FaultLevel, workers: int
+    rng: Random, config: Config, level: FaultLevel, workers: int, delay_ns: int
 ) -> tuple[Fault, ...]:
     if level == "none":
         return ()
-    span_ns = round(10 ** rng.uniform(5, 9.3))
     faults = [
-        _draw_benign(rng, config, workers, span_ns)
+        _draw_benign(rng, config, workers)
         for _ in range(rng.randint(0, _BENIGN_FAULTS_MAX))
     ]
-    if level == "all" and rng.random() < 0.6:
+    if level == "all" and _chance(rng, 0.6):
         kinds = rng.sample(_FATAL_KINDS, rng.randint(1, len(_FATAL_KINDS)))
         faults += [
-            _draw_fatal(rng, config, workers, span_ns, rng.choice(kinds))
+            _draw_fatal(rng, config, workers, rng.choice(kinds))
             for _ in range(rng.randint(1, _FATAL_FAULTS_MAX))
         ]
-    return tuple(sorted(faults, key=lambda fault: fault.at_ns))
+    span_ns = 2 * delay_ns * rng.randint(1, _ROUND_TRIPS)
+    return tuple(
+        replace(
+            fault,
+            at_ns=rng.randrange(span_ns),
+            phase=rng.choices(_PHASES, _PHASE_WEIGHTS)[0],
+        )
+        for fault in faults
+    )
 
 
-def _draw_benign(rng: Random, config: Config, workers: int, span_ns: int) -> Fault:
+def _draw_benign(rng: Random, config: Config, workers: int) -> Fault:
     """Draw a fault short enough that even all of them together break no time limit."""
     limit_ms = min(config.lease_ms - config.heartbeat_ms, config.handshake_ms)
     longest_ns = limit_ms * _MS // (_BENIGN_FAULTS_MAX + 2)
-    at_ns, duration_ns = rng.randrange(span_ns), rng.randrange(_MS, longest_ns)
+    duration_ns = rng.randrange(_MS, longest_ns)
     kind = rng.choice((FaultKind.CLOG, FaultKind.PARTITION, FaultKind.FREEZE))
+    peer, other = _draw_link(rng, workers)
     if kind is FaultKind.FREEZE:
         peer = PeerId(rng.randint(0, workers))
-        return Fault(at_ns, kind, peer, None, duration_ns)
-    peer, other = _draw_link(rng, workers)
-    if kind is FaultKind.PARTITION:
-        return Fault(at_ns, kind, peer, None, duration_ns)
-    return Fault(at_ns, kind, peer, other, duration_ns)
+    return Fault(0, kind, peer, other if kind is FaultKind.CLOG else None, duration_ns)
 
 
-def _draw_fatal(
-    rng: Random, config: Config, workers: int, span_ns: int, kind: FaultKind
-) -> Fault:
-    at_ns = rng.randrange(span_ns)
+def _draw_fatal(rng: Random, config: Config, workers: int, kind: FaultKind) -> Fault:
     peer, other = _draw_link(rng, workers)
     duration_ns = 0
     if kind in {FaultKind.PARTITION, FaultKind.FREEZE}:
         duration_ns = rng.randint(config.lease_ms // 2, 3 * config.lease_ms) * _MS
-    is_node = kind is FaultKind.PARTITION and rng.random() < 0.5
+    is_node = kind is FaultKind.PARTITION and _chance(rng, 0.5)
     is_link = kind in {FaultKind.PARTITION, FaultKind.RESET} and not is_node
-    return Fault(at_ns, kind, peer, other if is_link else None, duration_ns, is_fatal=True)
+    return Fault(0, kind, peer, other if is_link else None, duration_ns, is_fatal=True)
 
 
 def _draw_link(rng: Random, workers: int) -> tuple[PeerId, PeerId]:
     """Draw a worker and some other peer."""
     peer = PeerId(rng.randint(1, workers))
     others = [PeerId(n) for n in range(workers + 1) if n != peer]
-    return peer, rng.choice(others or [COORDINATOR])
+    return peer, rng.choice(others)

@@ -11,8 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from millstream.errors import UsageError
+from millstream.connectors.iterable import ParallelSource
+from millstream.errors import OperatorError, UsageError
 from millstream.plan.grouping import Broadcast
+from millstream.plan.nodes import Read
 from millstream.protocol.job import OutcomeKind
 from millstream.simulation.checkers import Expectation, difference, judge, sink_rows
 from millstream.simulation.cluster import Cluster
@@ -75,7 +77,7 @@ class SimulationReport:
     outcomes: tuple[SeedOutcome, ...]
 
     @property
-    def is_ok(self) -> bool:
+    def is_clean(self) -> bool:
         """Whether every run was as it should be."""
         return self.first_failure is None
 
@@ -99,7 +101,8 @@ class SimulationReport:
         """How often which fault hit."""
         return dict(Counter(f for o in self.outcomes for f in o.faults).most_common())
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
+        """Return all of it in a few lines, with the command that reproduces a failure."""
         lines = [
             f"{self.name}: {len(self.outcomes)} seeds, {len(self.failures)} with problems",
             f"  outcomes: {_listed(self.outcome_counts)}",
@@ -107,7 +110,9 @@ class SimulationReport:
         ]
         failure = self.first_failure
         if failure is not None:
-            lines += [f"  seed {failure.seed}: {problem}" for problem in failure.problems]
+            lines += [
+                f"  seed {failure.seed}: {problem}" for problem in failure.problems
+            ]
             lines.append(f"  reproduce: {self.command} --seed {failure.seed}")
         return "\n".join(lines)
 
@@ -151,10 +156,8 @@ class Simulator:
         return _summary(cluster, seed, judge(cluster, expected))
 
     def _expectation(self, deployment: Deployment) -> Expectation:
-        """Return the reference; what is sent everywhere depends on how many there are."""
-        is_wide = any(isinstance(e.grouping, Broadcast) for e in deployment.stages.edges)
-        ranked = any(len(splits) > 1 for splits in deployment.splits.values())
-        workers = deployment.worker_count if is_wide or ranked else 1
+        """Return the reference, made when it is first needed."""
+        workers = deployment.worker_count if _is_counting_workers(deployment) else 1
         if workers not in self._references:
             self._references[workers] = self._refer(workers)
         return self._references[workers]
@@ -170,10 +173,24 @@ class Simulator:
             )
             raise UsageError(msg)
         error = cluster.coordinator.error()
+        if error is not None and not isinstance(error, OperatorError):
+            problem = f"without any fault it ended with {type(error).__name__}: {error}"
+            return Expectation(lambda _: problem)
         if self.check is not None:
             return Expectation(_reporting(self.check), error)
         rows = sink_rows(cluster)
         return Expectation(lambda found: difference(found, rows), error)
+
+
+def _is_counting_workers(deployment: Deployment) -> bool:
+    """Return whether the rows depend on how many workers there are."""
+    specs = [stage.nodes[0].spec for stage in deployment.stages.stages]
+    return any(
+        isinstance(e.grouping, Broadcast) for e in deployment.stages.edges
+    ) or any(
+        isinstance(spec, Read) and isinstance(spec.source, ParallelSource)
+        for spec in specs
+    )
 
 
 def _reporting(

@@ -48,6 +48,7 @@ class Trace:
         happening: Happening,
         peer: int,
         other: int = -1,
+        *,
         channel: int = -1,
         detail: int = -1,
     ) -> None:

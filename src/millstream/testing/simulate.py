@@ -22,23 +22,30 @@ __all__ = ["SimulationFailedError", "simulate"]
 
 Rows = list[Any]
 
-_LEVELS: dict[object, FaultLevel] = {True: "all", False: "none", "benign": "benign"}
+_LEVELS: dict[object, FaultLevel] = {
+    True: "all",
+    "all": "all",
+    "benign": "benign",
+    False: "none",
+    "none": "none",
+}
 
 
 class SimulationFailedError(AssertionError):
     """A flow did in some seed what it must never do; `report` has everything."""
 
     def __init__(self, report: SimulationReport) -> None:
-        super().__init__(str(report))
+        super().__init__(report.summary())
         self.report = report
 
 
 def simulate(
     flow: Flow,
     *,
-    seeds: Iterable[int] = range(100),
+    seeds: int | Iterable[int] = 100,
+    seed: int | None = None,
     workers: int | None = None,
-    faults: bool | Literal["benign"] = True,
+    faults: bool | Literal["all", "benign", "none"] = True,
     check: Callable[[dict[str, Rows]], object] | None = None,
     on_failure: Literal["raise", "report"] = "raise",
     on_seed: Callable[[SeedOutcome], object] | None = None,
@@ -58,12 +65,14 @@ def simulate(
     Parameters
     ----------
     seeds
-        Numbers to try.
+        Numbers to try, or how many of them.
+    seed
+        The only number to try; to see a failure again.
     workers
         Number of workers; by default the seed draws 1 to 4.
     faults
-        True for all kinds, ``"benign"`` for those that only slow the job down, False for
-        none (buffers, turns and delays still vary).
+        True or ``"all"`` for all kinds, ``"benign"`` for those that only slow the job
+        down, False or ``"none"`` for none (buffers, turns and delays still vary).
     check
         Called with the rows of every sink by name instead of the comparison; raises
         if they are wrong.  For flows whose rows depend on the order of things.
@@ -86,12 +95,12 @@ def simulate(
     >>> flow = ms.Flow("word-count")
     >>> words = flow.from_iterable(["to be or", "not to be"]).flat_map(str.split)
     >>> counts = words.group_by(str).count().collect()
-    >>> report = simulate(flow, seeds=range(5), faults="benign")
+    >>> report = simulate(flow, seeds=5, faults="benign")
     >>> report.outcome_counts
     {'succeeded': 5}
     """
     if faults not in _LEVELS:
-        msg = f"simulate takes faults=True, False or 'benign', got {faults!r}"
+        msg = f"simulate takes faults='all', 'benign' or 'none', got {faults!r}"
         raise UsageError(msg)
     flow.plan.check()
 
@@ -100,17 +109,23 @@ def simulate(
 
     simulator = Simulator(make, flow.config(settings), _LEVELS[faults], workers, check)
     outcomes: list[SeedOutcome] = []
-    for seed in seeds:
-        outcomes.append(simulator.run(seed))
+    for number in _numbers(seeds, seed):
+        outcomes.append(simulator.run(number))
         if on_seed is not None:
             on_seed(outcomes[-1])
         if outcomes[-1].problems and on_failure == "raise":
             break
     command = _command(flow, workers, faults)
     report = SimulationReport(flow.name, command, tuple(outcomes))
-    if on_failure == "raise" and not report.is_ok:
+    if on_failure == "raise" and not report.is_clean:
         raise SimulationFailedError(report)
     return report
+
+
+def _numbers(seeds: int | Iterable[int], seed: int | None) -> Iterable[int]:
+    if seed is not None:
+        return (seed,)
+    return range(seeds) if isinstance(seeds, int) else seeds
 
 
 def _command(flow: Flow, workers: int | None, faults: object) -> str:
@@ -118,4 +133,5 @@ def _command(flow: Flow, workers: int | None, faults: object) -> str:
     command = f"millstream simulate {script}"
     if workers is not None:
         command += f" --workers {workers}"
-    return command if faults is True else f"{command} --faults {_LEVELS[faults]}"
+    level = _LEVELS[faults]
+    return command if level == "all" else f"{command} --faults {level}"

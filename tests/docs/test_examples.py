@@ -1,0 +1,92 @@
+"""Every example runs as its first lines say, on every launcher, with the same output."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LINES_MAX = 60
+
+EXPECTED = {
+    "custom_source_and_sink.py": "Sundays written: 52\n",
+    "log_top_k.py": (
+        " 5,036  /\n 2,518  /docs\n 1,168  /docs/install\n   604  /about\n"
+        "   289  /blog/1\n   197  failures\n"
+    ),
+    "running_totals.py": (
+        "ada: 100 70 40 10 210 209\nbob: 20 15 30 20\nalarm 1 for ada: [30, 30, 30]\n"
+    ),
+    "sensor_averages.py": (
+        "attic     24.0 °C\ncellar    12.0 °C\ngarden     9.0 °C\nkitchen   21.0 °C\n"
+    ),
+    "word_count.py": (
+        "The ten most frequent words:\n   2,232  the\n   1,689  of\n   1,333  and\n"
+        "   1,114  to\n     942  a\n     747  in\n     700  that\n     625  it\n"
+        "     531  was\n     513  is\n"
+    ),
+}
+
+
+def run_example(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run an example from the command line, as a reader of its docstring would."""
+    command = [sys.executable, "-m", "millstream", "run", str(path), *options]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "local",
+        pytest.param("processes", marks=pytest.mark.slow),
+        pytest.param("spark", marks=pytest.mark.spark),
+    ],
+)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_prints_the_same_on_every_launcher(path: Path, launcher: str) -> None:
+    """What runs in one process runs on a cluster, and says the same."""
+    ended = run_example(path, "--on", launcher, "--workers", "2")
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(EXPECTED[path.name])
+
+
+def test_word_count_says_how_long_it_took_and_where_to_go_next() -> None:
+    """It is what `make demo` shows to somebody who sees Millstream for the first time."""
+    ended = run_example(ROOT / "examples" / "word_count.py", "--on", "local")
+
+    assert re.search(r"Counted in \d+\.\d\d s", ended.stdout)
+    assert "README.md" in ended.stdout
+    assert "examples/" in ended.stdout
+
+
+def test_log_example_takes_its_argument_from_the_command_line() -> None:
+    """What follows `--` belongs to the job file."""
+    path = ROOT / "examples" / "log_top_k.py"
+
+    ended = run_example(path, "--on", "local", "--", "1")
+
+    assert ended.stdout == " 5,036  /\n   197  failures\n"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_is_short_and_says_how_to_run_it(path: Path) -> None:
+    """An example has one idea; its docstring, which is not counted, explains it."""
+    text = path.read_text()
+    doc = ast.get_docstring(ast.parse(text), clean=False) or ""
+
+    assert f"millstream run examples/{path.name}" in doc
+    assert len(text.splitlines()) - len(doc.splitlines()) < LINES_MAX
+
+
+def test_every_example_has_its_output_checked() -> None:
+    """A new example needs an entry above."""
+    assert {path.name for path in EXAMPLES} == set(EXPECTED)

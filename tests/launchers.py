@@ -1,0 +1,76 @@
+"""One way to run a flow on every launcher, for tests that must hold on all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from millstream.testing import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import millstream as ms
+
+__all__ = ["LAUNCHERS", "Launcher", "launcher", "spark_session"]
+
+LAUNCHERS = [
+    pytest.param("local", id="local"),
+    pytest.param("simulated", id="simulated"),
+    pytest.param("processes", id="processes", marks=pytest.mark.slow),
+    pytest.param("spark", id="spark", marks=pytest.mark.spark),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """Runs flows and gives their results back."""
+
+    kind: Literal["local", "simulated", "processes", "spark"]
+    spark: Any = None
+
+    def run(self, flow: ms.Flow, workers: int) -> list[Any]:
+        """Run the flow; return the results of all handles in the order of making."""
+        if self.kind == "simulated":
+            return _simulated(flow, workers)
+        if self.kind == "spark":
+            flow.run(spark=self.spark, workers=workers)
+        else:
+            flow.run(on=self.kind, workers=workers)
+        return [handle.result() for handle in flow.handles]
+
+
+@pytest.fixture(params=LAUNCHERS)
+def launcher(request: pytest.FixtureRequest) -> Launcher:
+    """Every launcher in turn; those that are slow only where they are asked for."""
+    if request.param == "spark":
+        return Launcher("spark", request.getfixturevalue("spark_session"))
+    return Launcher(request.param)
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[Any]:
+    """One Spark with four task slots for all tests of a run."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - seconds of imports
+
+    builder: Any = SparkSession.builder
+    session = (
+        builder.master("local[4]")
+        .appName("millstream-tests")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+def _simulated(flow: ms.Flow, workers: int) -> list[Any]:
+    """Run on virtual time with delays; the sinks' rows are seen by the checker only."""
+    seen: dict[str, list[Any]] = {}
+    simulate(flow, seeds=[workers], workers=workers, faults="benign", check=seen.update)
+    names = {node.id: node.name for node in flow.plan.nodes}
+    return [
+        handle._shape(seen.get(names[handle._node_id], [])) for handle in flow.handles
+    ]

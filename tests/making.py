@@ -1,0 +1,90 @@
+"""Make the small parts that tests of the engine need: nodes, edges, channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.config import BufferPolicy, Config, fixed
+from millstream.operators.build import TaskContext, build_chain
+from millstream.plan.grouping import Gather
+from millstream.plan.nodes import Location, Node
+from millstream.plan.physical import Channel
+from millstream.plan.stages import Edge
+from millstream.protocol.ids import ChannelId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from millstream.operators.base import Operator
+    from millstream.plan.grouping import Grouping
+    from millstream.plan.nodes import Spec
+
+__all__ = ["channel", "cut", "drained", "edge", "node", "nodes", "operators"]
+
+HERE = Location("job.py", 1)
+
+
+def node(spec: Spec, number: int = 0, *, takes_pairs: bool = False) -> Node:
+    """Return an operator of the plan, named after its number."""
+    verb = type(spec).__name__.lower()
+    location = Location("job.py", number + 1)
+    name = f"{verb}-{number}"
+    return Node(number, name, verb, spec, (), location, takes_pairs=takes_pairs)
+
+
+def nodes(specs: Sequence[Spec], *, takes_pairs: bool = False) -> tuple[Node, ...]:
+    """Return a chain of operators; only the first says whether rows have keys."""
+    return tuple(
+        node(spec, number, takes_pairs=takes_pairs and number == 0)
+        for number, spec in enumerate(specs)
+    )
+
+
+def operators(
+    specs: Sequence[Spec],
+    config: Config | None = None,
+    emitted: list[Any] | None = None,
+) -> list[Operator]:
+    """Return the operators that a task would run for a chain."""
+
+    def emit(_sink: int, rows: list[Any]) -> None:
+        if emitted is not None:
+            emitted.extend(rows)
+
+    context = TaskContext("job", 0, config or Config(), emit)
+    return build_chain(nodes(specs), context)
+
+
+def drained(
+    operator: Operator, batches: Iterable[list[Any]], port: int = 0
+) -> list[Any]:
+    """Return everything that an operator makes of the batches, to its end."""
+    rows = [row for batch in batches for row in operator.process(batch, port)]
+    rows += [row for batch in operator.finish() for row in batch]
+    operator.close()
+    return rows
+
+
+def cut(rows: list[Any], sizes: Iterable[int]) -> list[list[Any]]:
+    """Cut rows into batches of these sizes, and the rest into one more."""
+    batches, start = [], 0
+    for size in sizes:
+        batches.append(rows[start : start + size])
+        start += size
+    return [batch for batch in (*batches, rows[start:]) if batch]
+
+
+def edge(grouping: Grouping | None = None, buffer: BufferPolicy | None = None) -> Edge:
+    """Return the edge from stage 0 to stage 1."""
+    return Edge(0, 0, 1, 0, grouping or Gather(), buffer or fixed(4))
+
+
+def channel(
+    number: int = 0,
+    *,
+    target: int = 0,
+    grouping: Grouping | None = None,
+    buffer: BufferPolicy | None = None,
+) -> Channel:
+    """Return a channel of that edge."""
+    return Channel(ChannelId(number), edge(grouping, buffer), 0, target)

@@ -1,0 +1,323 @@
+"""Channels: when a batch leaves, what credit allows, and what a reader refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.making import channel
+
+from millstream.config import BufferPolicy, adaptive, fixed
+from millstream.errors import RemoteProtocolError, TransportError
+from millstream.ports import FrameArrived
+from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.ids import Generation, PeerId
+from millstream.runtime.channels import (
+    CreditReturn,
+    InputChannel,
+    LocalCarrier,
+    OutputChannel,
+    RemoteCarrier,
+)
+from millstream.runtime.inprocess import Hub, LocalLink
+from millstream.runtime.timers import Timers
+from millstream.testing import ManualClock
+
+WRITER, READER = PeerId(1), PeerId(2)
+GENERATION = Generation(1)
+ROW_COST = 64
+
+
+class LocalPair:
+    """Both ends of a channel on one worker."""
+
+    def __init__(self, policy: BufferPolicy, batches_max: int = 8) -> None:
+        self.clock = ManualClock()
+        self.timers = Timers()
+        self.woken = 0
+        made = channel(buffer=policy)
+        self.reader = InputChannel(made, self._wake)
+        carrier = LocalCarrier(self.reader, batches_max)
+        self.writer = OutputChannel(made, carrier, self.timers.set)
+        self.reader.tell_closed = self.writer.close
+
+    def _wake(self, _channel: InputChannel) -> None:
+        self.woken += 1
+
+    def put(self, *rows: int) -> None:
+        self.writer.put(list(rows), self.clock.monotonic_ns())
+
+    def wait(self, duration: str) -> None:
+        self.clock.advance(duration)
+        self.timers.fire(self.clock.monotonic_ns())
+
+    def arrived(self) -> list[list[int]]:
+        return [self.reader.take() for _ in range(len(self.reader))]
+
+
+def test_fixed_buffer_leaves_when_it_is_full_and_not_before() -> None:
+    """`fixed(n)` waits for n rows, however long that takes."""
+    pair = LocalPair(fixed(3))
+
+    pair.put(1, 2)
+    pair.wait("1h")
+    assert pair.arrived() == []
+    pair.put(3, 4)
+
+    assert pair.arrived() == [[1, 2, 3]]
+    assert not pair.writer.is_blocked
+
+
+def test_large_output_leaves_as_several_full_batches() -> None:
+    """A batch never holds more rows than the policy says."""
+    pair = LocalPair(fixed(3))
+
+    pair.put(*range(8))
+
+    assert pair.arrived() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_adaptive_buffer_leaves_when_its_oldest_row_waited_long_enough() -> None:
+    """The timer fires by itself, not when the next row comes."""
+    pair = LocalPair(adaptive(100, "50ms"))
+
+    pair.put(1)
+    pair.wait("30ms")
+    pair.put(2)
+    pair.wait("19ms")
+    assert pair.arrived() == []
+    pair.wait("1ms")
+
+    assert pair.arrived() == [[1, 2]]
+
+
+def test_timer_of_a_buffer_that_left_full_does_nothing_to_the_next() -> None:
+    """Rows that came later wait their own time."""
+    pair = LocalPair(adaptive(2, "50ms"))
+    pair.put(1)
+    pair.wait("40ms")
+    pair.put(2)
+    pair.put(3)
+    assert pair.arrived() == [[1, 2]]
+
+    pair.wait("10ms")
+    assert pair.arrived() == []
+    pair.wait("40ms")
+
+    assert pair.arrived() == [[3]]
+
+
+def test_writer_without_credit_keeps_its_rows_until_the_reader_takes_some() -> None:
+    """Back-pressure: what is not read is not sent, and the writer says so."""
+    pair = LocalPair(fixed(1), batches_max=2)
+
+    pair.put(1, 2, 3, 4)
+    assert pair.writer.is_blocked
+    assert len(pair.reader) == 2
+    assert pair.reader.take() == [1]
+    pair.writer.send_ready()
+    assert pair.reader.take() == [2]
+    assert pair.reader.take() == [3]
+    pair.writer.send_ready()
+
+    assert pair.reader.take() == [4]
+    assert not pair.writer.is_blocked
+
+
+def test_flush_without_credit_stays_due() -> None:
+    """A timer that fired into an exhausted credit is not forgotten."""
+    pair = LocalPair(adaptive(10, "1ms"), batches_max=1)
+    pair.put(1)
+    pair.wait("1ms")
+    pair.put(2)
+    pair.wait("1ms")
+
+    assert pair.writer.is_blocked
+    assert pair.arrived() == [[1]]
+    pair.writer.send_ready()
+    assert pair.arrived() == [[2]]
+
+
+def test_shared_list_of_a_router_is_never_extended() -> None:
+    """A broadcast puts one list into many buffers; none may change it."""
+    pair = LocalPair(fixed(10))
+    shared = [1, 2]
+
+    pair.writer.put(shared, 0)
+    pair.put(3)
+    pair.writer.flush()
+
+    assert shared == [1, 2]
+    assert pair.arrived() == [[1, 2, 3]]
+
+
+def test_end_arrives_after_the_last_batch() -> None:
+    """An ended channel still gives what it holds."""
+    pair = LocalPair(fixed(10))
+    pair.put(1)
+    pair.writer.flush()
+    pair.writer.end()
+
+    assert pair.reader.is_ended
+    assert pair.arrived() == [[1]]
+    assert pair.reader.rows_taken == 1
+    assert pair.woken == 2
+
+
+def test_closing_the_reader_stops_the_writer() -> None:
+    """Nobody computes rows for a task that has enough."""
+    pair = LocalPair(fixed(1))
+    pair.put(1)
+
+    pair.reader.close()
+    pair.put(2)
+    pair.writer.end()
+
+    assert pair.writer.is_closed
+    assert pair.arrived() == []
+    assert not pair.reader.is_ended
+
+
+def test_reader_that_has_seen_the_end_closes_quietly() -> None:
+    """There is no writer left to tell."""
+    pair = LocalPair(fixed(1))
+    pair.writer.end()
+
+    pair.reader.close()
+
+    assert not pair.writer.is_closed
+
+
+def test_gap_in_the_sequence_is_the_peers_fault() -> None:
+    """A lost batch must never go unnoticed."""
+    reader = LocalPair(fixed(1)).reader
+    reader.receive(FrameKind.BATCH, 0, [1], 1)
+
+    with pytest.raises(
+        RemoteProtocolError, match=r"element 2 arrived .* element 1 was"
+    ):
+        reader.receive(FrameKind.BATCH, 2, [3], 1)
+
+
+def test_element_after_the_end_is_the_peers_fault() -> None:
+    """The grammar of a channel is ``BATCH* END``."""
+    reader = LocalPair(fixed(1)).reader
+    reader.receive(FrameKind.END, 0, [], 0)
+
+    with pytest.raises(RemoteProtocolError, match="after its end"):
+        reader.receive(FrameKind.BATCH, 1, [1], 1)
+
+
+# Between two workers.
+
+
+class NarrowLink(LocalLink):
+    """A network whose frames hold at most two rows."""
+
+    def send(self, peer: PeerId, frame: Frame) -> int:
+        if frame.kind is FrameKind.BATCH and len(frame.body) > 2:
+            msg = "the frame is too long"
+            raise TransportError(msg)
+        return super().send(peer, frame)
+
+
+class RemotePair:
+    """Both ends of a channel between two workers, with the frames on the way."""
+
+    def __init__(self, window_bytes: int, link: type[LocalLink] = LocalLink) -> None:
+        hub = Hub()
+        hub.join(WRITER)
+        self.writing = link(WRITER, hub)
+        self.reading = hub.join(READER)
+        self.writing.connect(READER, ("", 0))
+        self.frames()
+        made = channel(7, buffer=fixed(4))
+        self.carrier = RemoteCarrier(
+            made, self.writing, READER, GENERATION, window_bytes
+        )
+        self.writer = OutputChannel(made, self.carrier, Timers().set)
+        back = CreditReturn(made, self.reading, WRITER, GENERATION, window_bytes)
+        self.reader = InputChannel(made, lambda _: None)
+        self.reader.grant, self.reader.tell_closed = back.grant, back.tell_closed
+
+    def frames(self) -> list[Frame]:
+        """Return what arrived at the reader."""
+        return _frames(self.reading)
+
+    def replies(self) -> list[Frame]:
+        """Return what came back to the writer."""
+        return _frames(self.writing)
+
+
+def _frames(link: LocalLink) -> list[Frame]:
+    return [e.frame for e in link.poll(0) if isinstance(e, FrameArrived)]
+
+
+def test_frames_carry_generation_channel_and_sequence() -> None:
+    """A reader can tell what a frame belongs to and whether one is missing."""
+    pair = RemotePair(window_bytes=1 << 20)
+
+    pair.writer.put(list(range(8)), 0)
+    pair.writer.end()
+
+    assert [(f.kind, f.generation, f.channel, f.sequence) for f in pair.frames()] == [
+        (FrameKind.BATCH, 1, 7, 0),
+        (FrameKind.BATCH, 1, 7, 1),
+        (FrameKind.END, 1, 7, 2),
+    ]
+
+
+def test_credit_in_bytes_runs_out_and_is_granted_back_in_larger_amounts() -> None:
+    """A quarter of the window at a time keeps credit frames rare."""
+    window = 4 * 4 * ROW_COST
+    pair = RemotePair(window_bytes=window)
+
+    for _ in range(9):
+        pair.writer.put([0] * 4, 0)
+    frames = pair.frames()
+    assert len(frames) == 4
+    assert pair.writer.is_blocked
+    for frame in frames:
+        pair.reader.receive(frame.kind, frame.sequence, frame.body, frame.cost)
+        pair.reader.take()
+    (first, *_) = replies = pair.replies()
+
+    assert [f.kind for f in replies] == [FrameKind.CREDIT] * 4
+    pair.carrier.add_credit(first.body)
+    pair.writer.send_ready()
+    assert len(pair.frames()) == 1
+
+
+def test_close_travels_back_to_the_writer() -> None:
+    """The writer's worker learns that nobody reads on."""
+    pair = RemotePair(window_bytes=1 << 20)
+
+    pair.reader.close()
+    pair.reader.close()
+
+    assert [f.kind for f in pair.replies()] == [FrameKind.CLOSE]
+
+
+def test_batch_that_is_too_long_for_a_frame_is_cut_in_halves() -> None:
+    """Order and sequence numbers survive the cut."""
+    pair = RemotePair(1 << 20, NarrowLink)
+
+    pair.writer.put([1, 2, 3, 4], 0)
+
+    frames = pair.frames()
+    assert [f.body for f in frames] == [[1, 2], [3, 4]]
+    assert [f.sequence for f in frames] == [0, 1]
+
+
+def test_single_row_that_is_too_long_is_an_error() -> None:
+    """There is nothing left to cut."""
+
+    class NoRoom(LocalLink):
+        def send(self, peer: PeerId, frame: Frame) -> Any:
+            msg = "the frame is too long"
+            raise TransportError(msg)
+
+    pair = RemotePair(1 << 20, NoRoom)
+
+    with pytest.raises(TransportError, match="too long"):
+        pair.writer.put([1, 2, 3, 4], 0)

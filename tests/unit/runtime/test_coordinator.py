@@ -1,0 +1,285 @@
+"""The coordinator's shell: what it tells workers, keeps for the user and raises."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millstream.config import Config, configured
+from millstream.errors import (
+    JobCancelledError,
+    LaunchError,
+    OperationalError,
+    OperatorError,
+    WorkerLostError,
+)
+from millstream.ports import FrameArrived
+from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.ids import COORDINATOR, ChannelId, Generation, PeerId
+from millstream.protocol.job import OutcomeKind, Phase
+from millstream.protocol.messages import (
+    Deploy,
+    Emitted,
+    Failed,
+    Finished,
+    Heartbeat,
+    Message,
+    Progress,
+    Ready,
+    Register,
+    Release,
+    Start,
+    Stop,
+)
+from millstream.runtime.coordinator import Coordinator
+from millstream.runtime.inprocess import Hub
+from millstream.testing import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Stand:
+    """A coordinator whose workers are the test."""
+
+    def __init__(
+        self,
+        workers: int = 2,
+        commit: Callable[[], None] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.clock = ManualClock()
+        hub = Hub()
+        self.ids = [PeerId(1 + i) for i in range(workers)]
+        self.commits = 0
+        self.coordinator = Coordinator(
+            self.ids,
+            hub.join(COORDINATOR),
+            self.clock,
+            configured(Config(), settings),
+            commit or self._commit,
+        )
+        self.links = {id_: hub.join(id_) for id_ in self.ids}
+        for link in self.links.values():
+            link.connect(COORDINATOR, ("", 0))
+        self.inboxes()
+
+    def _commit(self) -> None:
+        self.commits += 1
+
+    def say(self, worker: PeerId, message: Message) -> None:
+        frame = Frame(FrameKind.MESSAGE, Generation(1), ChannelId(0), 0, message)
+        self.links[worker].send(COORDINATOR, frame)
+        self.coordinator.step()
+
+    def inboxes(self) -> list[list[Message]]:
+        """Return what every worker was told."""
+        return [
+            [e.frame.body for e in link.poll(0) if isinstance(e, FrameArrived)]
+            for link in self.links.values()
+        ]
+
+    def start(self) -> None:
+        for id_ in self.ids:
+            self.say(id_, Register(id_, "host", 7, 100 + id_))
+        for id_ in self.ids:
+            self.say(id_, Ready(id_, 1))
+
+    def pass_time(self, duration: str) -> None:
+        self.clock.advance(duration)
+        self.coordinator.step()
+
+    def leave(self) -> None:
+        for link in self.links.values():
+            link.close()
+        self.coordinator.step()
+
+
+def test_workers_are_deployed_together_and_started_together() -> None:
+    """Everybody knows everybody before the first row is read."""
+    stand = Stand()
+    stand.start()
+
+    members = ((0, 1, "host", 7), (1, 2, "host", 7))
+    assert stand.inboxes() == [[Deploy(1, members), Start(1)]] * 2
+    assert stand.coordinator.phase is Phase.RUNNING
+    assert stand.coordinator.pids == {1: 101, 2: 102}
+
+
+def test_output_is_committed_once_all_have_finished() -> None:
+    """Then workers are released, and the job is over when they are gone."""
+    stand = Stand()
+    stand.start()
+    stand.inboxes()
+
+    stand.say(stand.ids[0], Finished(1, 1))
+    assert stand.commits == 0
+    stand.say(stand.ids[1], Finished(2, 1))
+
+    assert stand.commits == 1
+    assert stand.inboxes() == [[Release()]] * 2
+    assert not stand.coordinator.is_over
+    stand.leave()
+    assert stand.coordinator.is_over
+    assert stand.coordinator.error() is None
+
+
+def test_failed_commit_fails_the_job_with_the_sinks_words() -> None:
+    """Rows that nobody can see are no success."""
+
+    def commit() -> None:
+        msg = "disk full"
+        raise OSError(msg)
+
+    stand = Stand(1, commit)
+    stand.start()
+    stand.say(stand.ids[0], Finished(1, 1))
+
+    error = stand.coordinator.error()
+    assert isinstance(error, OperationalError)
+    assert str(error) == "the output could not be committed: OSError: disk full"
+
+
+def failed(cause: bytes = b"") -> Failed:
+    return Failed(
+        1, 1, "OperatorError", "map at job.py:3 raised ValueError: x", "map",
+        "job.py:3", "record 7 of a.txt", "Traceback ...", cause,
+    )  # fmt: skip
+
+
+def test_user_error_is_rebuilt_with_the_original_as_its_cause() -> None:
+    """`except ... as error: error.__cause__` is what the function raised."""
+    stand = Stand()
+    stand.start()
+    stand.inboxes()
+
+    stand.say(stand.ids[0], failed(pickle.dumps(ValueError("x", 1))))
+
+    error = stand.coordinator.error()
+    assert isinstance(error, OperatorError)
+    assert (error.operator, error.location) == ("map", "job.py:3")
+    assert (error.position, error.details) == ("record 7 of a.txt", "Traceback ...")
+    assert isinstance(error.__cause__, ValueError)
+    assert error.__cause__.args == ("x", 1)
+    assert stand.inboxes() == [[Stop("map at job.py:3 raised ValueError: x")]] * 2
+
+
+@pytest.mark.parametrize("cause", [b"\x80\x05cno_such_module\nX\n.", b"garbage"])
+def test_cause_that_cannot_be_rebuilt_is_replaced_by_its_traceback(
+    cause: bytes,
+) -> None:
+    """A class that only the workers can import must not hide the failure."""
+    stand = Stand(1)
+    stand.start()
+    stand.say(stand.ids[0], failed(cause))
+
+    error = stand.coordinator.error()
+    assert isinstance(error, OperatorError)
+    assert isinstance(error.__cause__, RuntimeError)
+    assert str(error.__cause__) == "Traceback ..."
+
+
+def test_silent_worker_is_lost_after_a_lease() -> None:
+    """A hung process looks connected; its silence gives it away."""
+    stand = Stand(lease_ms=1_000)
+    stand.start()
+    for _ in range(3):
+        stand.clock.advance("900ms")
+        stand.say(stand.ids[0], Heartbeat(1))
+
+    error = stand.coordinator.error()
+    assert isinstance(error, WorkerLostError)
+    assert "worker 1 was lost: it was silent for 1.8 s" in str(error)
+
+
+def test_missing_worker_is_a_launch_error_that_says_how_many() -> None:
+    """And what to do about it."""
+    stand = Stand(launch_timeout_ms=2_000, lease_ms=60_000)
+    stand.say(stand.ids[0], Register(1, "host", 7, 1))
+    stand.pass_time("2001ms")
+
+    error = stand.coordinator.error()
+    assert isinstance(error, LaunchError)
+    assert "only 1 of 2 workers registered within 2 s" in str(error)
+
+
+def test_cancelled_job_stops_its_workers() -> None:
+    """From any thread; the next step carries it out."""
+    stand = Stand()
+    stand.start()
+    stand.inboxes()
+
+    stand.coordinator.cancel("enough")
+    assert stand.coordinator.outcome is None
+    stand.coordinator.step()
+
+    assert stand.inboxes() == [[Stop("enough")]] * 2
+    assert isinstance(stand.coordinator.error(), JobCancelledError)
+
+
+def test_job_ends_without_workers_that_never_leave() -> None:
+    """After the grace period nobody waits for a hung process."""
+    stand = Stand(stop_grace_ms=1_000)
+    stand.start()
+    stand.coordinator.cancel("enough")
+    stand.coordinator.step()
+    stand.pass_time("999ms")
+    assert not stand.coordinator.is_over
+
+    stand.pass_time("1ms")
+
+    assert stand.coordinator.is_over
+
+
+def test_exited_process_is_told_by_its_reason() -> None:
+    """The launcher knows why a process is gone."""
+    stand = Stand()
+    stand.start()
+
+    stand.coordinator.worker_exited(stand.ids[1], "killed by signal 9")
+    stand.coordinator.step()
+
+    error = stand.coordinator.error()
+    assert isinstance(error, WorkerLostError)
+    assert "worker 1 was lost: killed by signal 9" in str(error)
+
+
+def test_results_are_in_the_order_of_tasks() -> None:
+    """Whatever the order in which they arrive."""
+    stand = Stand()
+    stand.start()
+    first, second = stand.ids
+    stand.say(second, Emitted(2, 1, 5, 1, 0, pickle.dumps(["c"])))
+    stand.say(first, Emitted(1, 1, 5, 0, 0, pickle.dumps(["a"])))
+    stand.say(first, Emitted(1, 1, 5, 0, 1, pickle.dumps(["b"])))
+    stand.say(first, Emitted(1, 1, 6, 0, 0, pickle.dumps(["other sink"])))
+
+    assert stand.coordinator.results.rows(5) == ["a", "b", "c"]
+
+
+def test_coordinator_keeps_the_latest_progress_and_beats() -> None:
+    """Workers hear from it in the rhythm that their leases need."""
+    stand = Stand(1, heartbeat_ms=100)
+    stand.start()
+    stand.inboxes()
+    stand.say(stand.ids[0], Progress(1, 1, ((0, 1, 1, 1, 1),)))
+    stand.say(stand.ids[0], Progress(1, 1, ((0, 9, 9, 9, 9),)))
+    stand.pass_time("100ms")
+
+    assert stand.coordinator.progress == {1: ((0, 9, 9, 9, 9),)}
+    assert stand.inboxes() == [[Heartbeat(0)]]
+
+
+def test_job_ends_once_even_if_more_goes_wrong() -> None:
+    """The first failure is the one that counts."""
+    stand = Stand()
+    stand.start()
+    stand.say(stand.ids[0], failed())
+    stand.coordinator.cancel("too late")
+    stand.leave()
+
+    outcome = stand.coordinator.outcome
+    assert outcome is not None
+    assert outcome.kind is OutcomeKind.FAILED

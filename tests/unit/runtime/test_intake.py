@@ -1,0 +1,163 @@
+"""Intakes: where the batches of a task come from and how a row is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.making import channel
+
+from millstream.config import Config, configured
+from millstream.connectors.base import Source, SourceReader, Split
+from millstream.protocol.frames import FrameKind
+from millstream.runtime.channels import InputChannel
+from millstream.runtime.intake import ChannelIntake, SourceIntake
+from millstream.testing import ManualClock, Pause, ScriptedSource
+
+
+def intake_of(count: int) -> ChannelIntake:
+    intake = ChannelIntake()
+    intake.channels = [InputChannel(channel(i), intake.wake) for i in range(count)]
+    return intake
+
+
+def rows_of(intake: ChannelIntake | SourceIntake) -> list[Any]:
+    batches = []
+    while (taken := intake.take(0)) is not None:
+        batches.append(taken[0])
+    return batches
+
+
+def test_channels_are_read_in_the_order_in_which_batches_came() -> None:
+    """A busy channel does not starve the others."""
+    intake = intake_of(2)
+    first, second = intake.channels
+    first.receive(FrameKind.BATCH, 0, ["a"], 1)
+    second.receive(FrameKind.BATCH, 0, ["b"], 1)
+    first.receive(FrameKind.BATCH, 1, ["c"], 1)
+
+    assert rows_of(intake) == [["a"], ["b"], ["c"]]
+
+
+def test_channel_intake_is_over_when_all_channels_ended_and_are_empty() -> None:
+    """One open channel keeps a task alive."""
+    intake = intake_of(2)
+    first, second = intake.channels
+    first.receive(FrameKind.BATCH, 0, ["a"], 1)
+    first.receive(FrameKind.END, 1, [], 0)
+    assert rows_of(intake) == [["a"]]
+    assert not intake.is_over
+
+    second.receive(FrameKind.END, 0, [], 0)
+    assert rows_of(intake) == []
+
+    assert intake.is_over
+
+
+def test_position_counts_the_rows_of_the_channel() -> None:
+    """The row of an error is named from the beginning of its channel."""
+    intake = intake_of(1)
+    intake.channels[0].receive(FrameKind.BATCH, 0, [1, 2, 3], 1)
+    intake.channels[0].receive(FrameKind.BATCH, 1, [4, 5], 1)
+    rows_of(intake)
+
+    assert intake.position(1, 2) == "record 4 from task 0 of stage 0"
+
+
+def test_closed_channel_intake_gives_nothing_more() -> None:
+    """What already waits is dropped."""
+    intake = intake_of(1)
+    intake.channels[0].receive(FrameKind.BATCH, 0, [1], 1)
+
+    intake.close()
+
+    assert intake.take(0) is None
+    assert intake.channels[0].is_closed
+
+
+class Letters(Source[str]):
+    """Splits that each spell their own name, letter by letter."""
+
+    def __init__(self, *, is_bounded: bool) -> None:
+        self.is_bounded = is_bounded
+        self.closed: list[str] = []
+
+    def splits(self, task_count: int) -> list[Split]:
+        return [Split(name) for name in ("abc", "xy")]
+
+    def open(self, split: Split, offset: int, config: Config) -> SourceReader[str]:
+        return _LetterReader(split.name, self)
+
+
+class _LetterReader(SourceReader[str]):
+    def __init__(self, text: str, source: Letters) -> None:
+        self._text, self._source, self._offset = text, source, 0
+
+    def read(self, rows: int) -> list[str] | None:
+        row = self._text[self._offset : self._offset + 1]
+        self._offset += 1
+        return [row] if row else None
+
+    @property
+    def offset(self) -> int:
+        return self._offset
+
+    def close(self) -> None:
+        self._source.closed.append(self._text)
+
+
+def source_intake(source: Source[Any], **settings: Any) -> SourceIntake:
+    config = configured(Config(), settings)
+    return SourceIntake(source, source.splits(1), config)
+
+
+def test_splits_of_an_unbounded_source_take_turns() -> None:
+    """None of them waits for another one to end."""
+    source = Letters(is_bounded=False)
+    intake = source_intake(source)
+
+    assert rows_of(intake) == [["a"], ["x"], ["b"], ["y"], ["c"]]
+    assert intake.is_over
+    assert sorted(source.closed) == ["abc", "xy"]
+
+
+def test_splits_of_a_bounded_source_are_read_one_after_the_other() -> None:
+    """Only one file is open at a time."""
+    intake = source_intake(Letters(is_bounded=True))
+
+    assert rows_of(intake) == [["a"], ["b"], ["c"], ["x"], ["y"]]
+
+
+def test_position_names_the_split_and_the_row_in_it() -> None:
+    """A user can find the row in the input."""
+    intake = source_intake(Letters(is_bounded=True))
+    assert intake.position(0, 1) == "before the first record"
+    intake.take(0)
+    intake.take(0)
+
+    assert intake.position(0, 1) == "record 1 of abc"
+
+
+def test_idle_source_is_asked_again_only_after_a_while() -> None:
+    """An empty source does not keep a core busy."""
+    clock = ManualClock()
+    intake = source_intake(ScriptedSource([Pause(), "row"]), source_idle_ms=2)
+
+    assert intake.take(clock.monotonic_ns()) is None
+    assert intake.idle_until_ns == 2_000_000
+    clock.advance("1ms")
+    assert intake.take(clock.monotonic_ns()) is None
+    clock.advance("1ms")
+
+    assert intake.take(clock.monotonic_ns()) == (["row"], 0)
+
+
+def test_closing_a_source_intake_closes_its_readers() -> None:
+    """A job that is stopped leaves no file open."""
+    source = Letters(is_bounded=False)
+    intake = source_intake(source)
+    intake.take(0)
+
+    intake.close()
+
+    assert sorted(source.closed) == ["abc", "xy"]
+    assert intake.is_over

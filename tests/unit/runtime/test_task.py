@@ -1,0 +1,285 @@
+"""A task: from its intake through its operators to its channels, slice by slice."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.making import channel, nodes
+
+from millstream.api.functions import StatefulFunction
+from millstream.config import Config, configured, fixed
+from millstream.connectors.iterable import IterableSource
+from millstream.operators.build import TaskContext, build_chain
+from millstream.plan import nodes as specs
+from millstream.plan.aggregate import builtin
+from millstream.plan.stages import Stage
+from millstream.protocol.frames import FrameKind
+from millstream.runtime.channels import InputChannel, LocalCarrier, OutputChannel
+from millstream.runtime.intake import ChannelIntake, SourceIntake
+from millstream.runtime.router import Router
+from millstream.runtime.task import Task, TaskFailedError, TaskPhase
+from millstream.testing import ManualClock, Raise, ScriptedSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from millstream.connectors.base import Source
+    from millstream.plan.nodes import Spec
+
+
+class Bench:
+    """One task with a source in front of it and a readable channel behind it."""
+
+    def __init__(
+        self,
+        rows: Iterable[Any] | Source[Any],
+        verbs: Sequence[Spec],
+        *,
+        buffer_rows: int = 1,
+        credit: int = 100,
+        slice_batches: int = 2,
+        batch_rows: int = 2,
+    ) -> None:
+        source = (
+            rows if isinstance(rows, ScriptedSource) else IterableSource(lambda: rows)  # type: ignore[arg-type, return-value]
+        )
+        config = configured(Config(), {"source_batch_rows": batch_rows})
+        made = channel(buffer=fixed(buffer_rows))
+        self.reader = InputChannel(made, lambda _: None)
+        self.writer = OutputChannel(
+            made, LocalCarrier(self.reader, credit), lambda *_: None
+        )
+        self.reader.tell_closed = self.writer.close
+        self.emitted: list[Any] = []
+        context = TaskContext(
+            "job", 0, config, lambda _, rows: self.emitted.extend(rows)
+        )
+        chain = nodes([specs.Read(source), *verbs])
+        is_sink = chain[-1].is_sink
+        self.clock = ManualClock()
+        self.task = Task(
+            Stage(0, chain, None),
+            0,
+            SourceIntake(source, source.splits(1), config),
+            build_chain(chain, context),
+            [] if is_sink else [Router([self.writer])],
+            clock=self.clock,
+            slice_batches=slice_batches,
+        )
+
+    def run(self, **how: bool) -> bool:
+        return self.task.run(self.clock.monotonic_ns(), **how)
+
+    def run_to_the_end(self, turns: int = 100) -> list[Any]:
+        for _ in range(turns):
+            self.run()
+        assert self.task.phase is TaskPhase.ENDED
+        return self.arrived()
+
+    def arrived(self) -> list[Any]:
+        return [row for _ in range(len(self.reader)) for row in self.reader.take()]
+
+
+def test_task_works_in_bounded_slices() -> None:
+    """A long input does not keep the neighbours waiting."""
+    bench = Bench(list(range(10)), [specs.Map(lambda i: i)], slice_batches=2)
+
+    assert bench.run()
+
+    assert bench.task.rows_in == 4
+    assert bench.task.phase is TaskPhase.RUNNING
+
+
+def test_task_ends_after_its_input_and_says_so_downstream() -> None:
+    """RUNNING, FINISHING, DRAINING, ENDED; the end follows the last row."""
+    bench = Bench([1, 2, 3], [specs.Map(lambda i: i * 10)], slice_batches=9)
+
+    bench.run()
+    assert bench.task.phase is TaskPhase.FINISHING
+    bench.run()
+
+    assert bench.task.phase is TaskPhase.ENDED
+    assert bench.arrived() == [10, 20, 30]
+    assert bench.reader.is_ended
+    assert (bench.task.rows_in, bench.task.rows_out) == (3, 3)
+    assert not bench.run()
+
+
+def test_rows_that_follow_from_the_end_pass_the_rest_of_the_chain() -> None:
+    """An aggregate speaks when its input is over, and later operators hear it."""
+    chain: list[Spec] = [
+        specs.KeyBy(lambda i: i % 2),
+        specs.AggregateByKey(builtin("sum")),
+        specs.Map(lambda pair: pair[1]),
+    ]
+
+    assert Bench([1, 2, 3], chain).run_to_the_end() == [4, 2]
+
+
+def test_blocked_task_takes_no_input_and_measures_the_wait() -> None:
+    """Back-pressure stops the source, and shows in the progress."""
+    bench = Bench(list(range(10)), [], credit=1)
+    bench.run()
+    taken = bench.task.rows_in
+
+    assert not bench.run()
+    bench.clock.advance("3ms")
+    assert not bench.run()
+    assert bench.task.rows_in == taken
+    bench.arrived()
+    bench.run()
+
+    assert bench.task.blocked_ns == 3_000_000
+
+
+def test_held_task_waits_for_the_driver() -> None:
+    """Results that nobody fetches stop the tasks that make them."""
+    bench = Bench([1], [specs.Collect()])
+
+    assert not bench.run(is_held=True)
+    assert bench.emitted == []
+    bench.run()
+
+    assert bench.emitted == [1]
+
+
+def test_task_nobody_reads_from_ends_early() -> None:
+    """An endless source stops when the last reader has closed."""
+    bench = Bench(count(), [])
+    bench.run()
+
+    bench.reader.close()
+    bench.run()
+
+    assert bench.task.phase is TaskPhase.ENDED
+
+
+def test_satisfied_limit_ends_the_task_and_passes_its_rows() -> None:
+    """What was asked for arrives, and the source is not read on."""
+    bench = Bench(count(), [specs.Limit(3)])
+
+    assert bench.run_to_the_end(3) == [0, 1, 2]
+    assert bench.task.rows_in <= 6
+
+
+def test_end_waits_for_credit() -> None:
+    """A draining task keeps its last rows until the reader takes some."""
+    bench = Bench([1, 2, 3], [], credit=1, buffer_rows=1, slice_batches=9)
+    for _ in range(5):
+        bench.run()
+    assert bench.task.phase is not TaskPhase.ENDED
+
+    rows = []
+    for _ in range(9):
+        rows += bench.arrived()
+        bench.run()
+
+    assert rows == [1, 2, 3]
+    assert bench.reader.is_ended
+
+
+def test_failure_names_operator_position_and_value() -> None:
+    """Everything the message to the user needs is in one exception."""
+    bench = Bench([4, 2, 0], [specs.Map(lambda i: 8 // i)], batch_rows=9)
+
+    with pytest.raises(TaskFailedError) as raised:
+        bench.run_to_the_end()
+
+    error = raised.value
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert error.node.name == "map-1"
+    assert error.position == "record 2 of iterable"
+    assert error.blame is not None
+    assert error.blame.row_text == "0"
+
+
+def test_failing_source_is_named() -> None:
+    """A file that cannot be read is not the first operator's fault."""
+    bench = Bench(ScriptedSource([1, Raise(OSError("gone"))]), [specs.Map(str)])
+
+    with pytest.raises(TaskFailedError) as raised:
+        bench.run_to_the_end()
+
+    assert raised.value.node.verb == "read"
+    assert isinstance(raised.value.__cause__, OSError)
+
+
+def test_failure_at_the_end_says_so() -> None:
+    """No record is to blame for what `on_end` raises."""
+
+    class Broken(StatefulFunction[Any, Any, Any]):
+        def on_record(self, key: Any, value: Any) -> None:
+            self.key_state["seen"] = value
+
+        def on_end(self, key: Any) -> None:
+            raise KeyError(key)
+
+    chain: list[Spec] = [specs.KeyBy(lambda i: i), specs.Process(Broken())]
+
+    with pytest.raises(TaskFailedError) as raised:
+        Bench([1], chain).run_to_the_end()
+
+    assert raised.value.node.verb == "process"
+    assert raised.value.position == "after the last record"
+
+
+class Resource(StatefulFunction[Any, Any, Any]):
+    """Counts how often it is opened and closed."""
+
+    def __init__(self, log: list[str]) -> None:
+        self._log = log
+
+    def open(self) -> None:
+        self._log.append("open")
+
+    def on_record(self, key: Any, value: Any) -> list[Any]:
+        return [value]
+
+    def close(self) -> None:
+        self._log.append("close")
+
+
+@pytest.mark.xfail(reason="Task.close closes its operators every time it is called")
+def test_user_function_is_closed_once() -> None:
+    """The worker closes all tasks when it leaves, also those that ended long ago."""
+    log: list[str] = []
+    chain: list[Spec] = [specs.KeyBy(lambda i: i), specs.Process(Resource(log))]
+    bench = Bench([1], chain)
+    bench.run_to_the_end()
+
+    bench.task.close()
+    bench.task.close()
+
+    assert log == ["open", "close"]
+
+
+def test_task_reads_channels_by_port() -> None:
+    """A zip knows which side a batch came from."""
+    intake = ChannelIntake()
+    left, right = (InputChannel(channel(i), intake.wake) for i in range(2))
+    right.port = 1
+    intake.channels = [left, right]
+    emitted: list[Any] = []
+    chain = nodes([specs.Zip(), specs.Collect()])
+    context = TaskContext("job", 0, Config(), lambda _, rows: emitted.extend(rows))
+    task = Task(
+        Stage(1, chain, 1),
+        0,
+        intake,
+        build_chain(chain, context),
+        [],
+        clock=ManualClock(),
+        slice_batches=9,
+    )
+    right.receive(FrameKind.BATCH, 0, ["a", "b"], 1)
+    left.receive(FrameKind.BATCH, 0, [1, 2, 3], 1)
+    for end in (left, right):
+        end.receive(FrameKind.END, 1, [], 0)
+
+    for _ in range(3):
+        task.run(0)
+
+    assert emitted == [(1, "a"), (2, "b")]
+    assert task.phase is TaskPhase.ENDED

@@ -1,0 +1,272 @@
+"""A worker among its peers: joining, running, failing, leaving."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import millstream as ms
+from millstream.launch.job import deploy
+from millstream.ports import FrameArrived, PeerConnected, PeerLost
+from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.ids import COORDINATOR, ChannelId, Generation, PeerId
+from millstream.protocol.messages import (
+    Deploy,
+    Emitted,
+    Failed,
+    Finished,
+    Heartbeat,
+    LinkLost,
+    Message,
+    Progress,
+    Ready,
+    Register,
+    Release,
+    Start,
+    Stop,
+)
+from millstream.runtime.inprocess import Hub
+from millstream.runtime.worker import Worker, WorkerPhase
+from millstream.testing import ManualClock
+
+FIRST, SECOND = PeerId(1), PeerId(2)
+NO_CHANNEL = ChannelId(0)
+
+
+class Stand:
+    """A worker whose coordinator is the test."""
+
+    def __init__(self, flow: ms.Flow, workers: int = 1, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.hub = Hub()
+        self.coordinator = self.hub.join(COORDINATOR)
+        deployment = deploy(flow.plan, flow.config(settings), "job", workers)
+        self.worker = Worker(
+            FIRST, deployment, self.hub.join(FIRST), self.clock, ("", 0), pid=42
+        )
+
+    def tell(self, message: Message) -> None:
+        frame = Frame(FrameKind.MESSAGE, Generation(1), NO_CHANNEL, 0, message)
+        self.coordinator.send(FIRST, frame)
+
+    def step(self, turns: int = 1) -> list[Message]:
+        """Let the worker work; return what it told the coordinator."""
+        heard: list[Message] = []
+        for _ in range(turns):
+            self.worker.step()
+            heard += [
+                event.frame.body
+                for event in self.coordinator.poll(0)
+                if isinstance(event, FrameArrived)
+            ]
+        return heard
+
+    def deploy(self, *others: PeerId) -> None:
+        members = tuple((i, id_, "", 0) for i, id_ in enumerate((FIRST, *others)))
+        self.tell(Deploy(1, members))
+
+    def run(self) -> list[Message]:
+        self.step()
+        self.deploy()
+        self.step()
+        self.tell(Start(1))
+        return self.step(20)
+
+
+def numbers_flow(rows: Any = (1, 2, 3)) -> ms.Flow:
+    flow = ms.Flow("numbers")
+    flow.from_iterable(list(rows)).map(lambda i: 6 // i).collect()
+    return flow
+
+
+def kinds(messages: list[Message]) -> list[type[object]]:
+    return [type(message) for message in messages]
+
+
+def test_worker_registers_where_it_can_be_reached() -> None:
+    """The coordinator learns address and process id."""
+    stand = Stand(numbers_flow())
+
+    (message,) = stand.step()
+
+    assert message == Register(1, "in-process", 1, 42)
+    assert stand.worker.phase is WorkerPhase.JOINING
+
+
+def test_worker_is_ready_once_it_is_connected_to_all_members() -> None:
+    """It connects to those with larger ids and waits for the others."""
+    stand = Stand(numbers_flow(), workers=2)
+    other = stand.hub.join(SECOND)
+    stand.step()
+
+    stand.deploy(SECOND)
+    messages = stand.step(2)
+
+    assert Ready(1, 1) in messages
+    assert PeerConnected(FIRST) in other.poll(0)
+    assert stand.worker.phase is WorkerPhase.WAITING
+
+
+def test_worker_reads_nothing_before_the_start() -> None:
+    """Nobody sends to a peer that is not there yet."""
+    stand = Stand(numbers_flow())
+    stand.step()
+    stand.deploy()
+
+    assert kinds(stand.step(5)) == [Ready]
+
+    stand.tell(Start(2))
+    assert stand.step(5) == [], "a start of another generation is none"
+
+
+def test_worker_sends_results_then_progress_then_that_it_finished() -> None:
+    """When the coordinator hears of the end it has everything else."""
+    messages = Stand(numbers_flow()).run()
+
+    assert Emitted in kinds(messages)
+    assert kinds(messages)[-2:] == [Progress, Finished]
+
+
+def test_user_error_is_reported_and_the_worker_stays_for_orders() -> None:
+    """It computes nothing more, but does not vanish before it is told."""
+    stand = Stand(numbers_flow([1, 0]))
+
+    failed = [m for m in stand.run() if isinstance(m, Failed)]
+
+    assert len(failed) == 1
+    assert failed[0].kind == "OperatorError"
+    assert failed[0].operator == "map"
+    assert "ZeroDivisionError" in failed[0].text
+    assert failed[0].position == "record 1 from task 0 of stage 0 (worker 0)"
+    assert stand.worker.phase is WorkerPhase.FAILED
+    stand.tell(Stop("the job failed"))
+    stand.step()
+    assert stand.worker.is_over
+
+
+def test_stop_makes_the_worker_leave_with_the_reason() -> None:
+    """In any phase."""
+    stand = Stand(numbers_flow())
+    stand.step()
+
+    stand.tell(Stop("cancelled by the user"))
+    stand.step()
+
+    assert stand.worker.is_over
+    assert stand.worker.reason == "cancelled by the user"
+
+
+def test_release_makes_the_worker_leave_without_a_reason() -> None:
+    """The job is complete; there is nothing to explain."""
+    stand = Stand(numbers_flow())
+    stand.run()
+
+    stand.tell(Release())
+    stand.step()
+
+    assert stand.worker.is_over
+    assert stand.worker.reason == ""
+
+
+def test_worker_leaves_when_the_coordinator_is_silent_for_a_lease() -> None:
+    """A dead driver leaves no worker behind."""
+    stand = Stand(numbers_flow(), lease_ms=1_000)
+    stand.step()
+    stand.clock.advance("900ms")
+    stand.tell(Heartbeat(0))
+    stand.step()
+    stand.clock.advance("1s")
+    stand.step()
+    assert not stand.worker.is_over
+
+    stand.clock.advance("1ms")
+    stand.step()
+
+    assert stand.worker.is_over
+    assert "silent for 1.0 s" in stand.worker.reason
+
+
+def test_worker_leaves_when_the_coordinator_is_gone() -> None:
+    """It does not wait for the lease if the connection says so already."""
+    stand = Stand(numbers_flow())
+    stand.step()
+
+    stand.coordinator.close()
+    stand.worker.step()
+
+    assert stand.worker.is_over
+    assert "lost the coordinator" in stand.worker.reason
+
+
+def test_worker_gives_signs_of_life_in_its_rhythm() -> None:
+    """Neither silent nor chatty."""
+    stand = Stand(numbers_flow(), heartbeat_ms=100)
+    stand.step()
+    assert stand.worker.wait_s() == 0.1
+
+    stand.clock.advance("99ms")
+    assert stand.step() == []
+    stand.clock.advance("1ms")
+
+    assert stand.step() == [Heartbeat(1)]
+
+
+def test_lost_peer_is_reported_not_judged() -> None:
+    """The coordinator knows better whether the peer is dead."""
+    stand = Stand(numbers_flow(), workers=2)
+    other = stand.hub.join(SECOND)
+    stand.step()
+    stand.deploy(SECOND)
+    stand.step(2)
+
+    other.close()
+    messages = stand.step()
+
+    assert messages == [LinkLost(1, 1, 2, "it disconnected")]
+    assert not stand.worker.is_over
+
+
+def test_gap_on_a_channel_fails_the_worker() -> None:
+    """A peer that breaks the protocol is not believed any further."""
+    flow = ms.Flow("two")
+    flow.from_iterable([1]).shuffle().count()
+    stand = Stand(flow, workers=2)
+    other = stand.hub.join(SECOND)
+    stand.step()
+    stand.deploy(SECOND)
+    stand.step(2)
+    stand.tell(Start(1))
+    stand.step(3)
+    remote = [id_ for id_ in stand.worker._made.inputs if _is_remote(stand, id_)]
+
+    other.send(FIRST, Frame(FrameKind.BATCH, Generation(1), remote[0], 5, [1]))
+    messages = stand.step()
+
+    failed = [m for m in messages if isinstance(m, Failed)]
+    assert [m.kind for m in failed] == ["RemoteProtocolError"]
+
+
+def _is_remote(stand: Stand, id_: ChannelId) -> bool:
+    return stand.worker._made.inputs[id_].channel.source_index == 1
+
+
+def test_frame_of_another_generation_is_dropped() -> None:
+    """What an earlier life of the job sent must not reach this one."""
+    stand = Stand(numbers_flow(), workers=2)
+    other = stand.hub.join(SECOND)
+    stand.step()
+    stand.deploy(SECOND)
+    stand.step(2)
+
+    other.send(FIRST, Frame(FrameKind.BATCH, Generation(9), ChannelId(0), 99, [1]))
+
+    assert not any(isinstance(m, Failed) for m in stand.step(3))
+
+
+def test_closing_a_worker_disconnects_it() -> None:
+    """Peers hear that it is gone."""
+    stand = Stand(numbers_flow())
+    stand.step()
+
+    stand.worker.close()
+
+    assert any(isinstance(e, PeerLost) for e in stand.coordinator.poll(0))

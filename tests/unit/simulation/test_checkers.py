@@ -1,0 +1,116 @@
+"""The checkers notice what they are there for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millstream.config import Config
+from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.ids import ChannelId, Generation, PeerId
+from millstream.simulation.checkers import ChannelChecker, difference
+
+ONE, TWO = PeerId(1), PeerId(2)
+
+
+def frame(kind: FrameKind, sequence: int = 0, body: Any = None, cost: int = 0) -> Frame:
+    return Frame(kind, Generation(1), ChannelId(4), sequence, body, cost)
+
+
+class Watched:
+    """A checker and what it said."""
+
+    def __init__(self, window_bytes: int = 100) -> None:
+        self.problems: list[str] = []
+        config = Config(channel_credit_bytes=window_bytes)
+        self.checker = ChannelChecker(config, self.problems)
+
+    def send(self, *frames: Frame) -> None:
+        for each in frames:
+            self.checker.sent(ONE, TWO, each)
+
+    def get(self, *frames: Frame) -> None:
+        for each in frames:
+            self.checker.arrived(ONE, TWO, each)
+
+
+def test_channel_in_order_is_fine() -> None:
+    """Batches from 0 on, then the end."""
+    watched = Watched()
+    elements = (frame(FrameKind.BATCH), frame(FrameKind.END, 1))
+    watched.send(*elements)
+    watched.get(*elements)
+
+    assert watched.problems == []
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (frame(FrameKind.BATCH, 0), "element 0 (BATCH) of channel 4, where element 1"),
+        (frame(FrameKind.BATCH, 2), "element 2 (BATCH) of channel 4, where element 1"),
+    ],
+)
+def test_repeated_and_skipped_elements_are_noticed(second: Frame, said: str) -> None:
+    """On both ends of a channel."""
+    sender, reader = Watched(), Watched()
+    sender.send(frame(FrameKind.BATCH), second)
+    reader.get(frame(FrameKind.BATCH), second)
+
+    assert said in sender.problems[0]
+    assert said in reader.problems[0]
+
+
+def test_element_after_the_end_is_noticed() -> None:
+    """The end is the end."""
+    watched = Watched()
+    watched.get(frame(FrameKind.END), frame(FrameKind.BATCH, 1))
+
+    assert "where nothing, after the end was due" in watched.problems[0]
+
+
+def test_batch_without_credit_is_noticed() -> None:
+    """The last batch may overdraw the window; the next must wait for credit."""
+    watched = Watched(window_bytes=100)
+    watched.send(frame(FrameKind.BATCH, 0, cost=99), frame(FrameKind.BATCH, 1, cost=60))
+    assert watched.problems == []
+    watched.get(frame(FrameKind.CREDIT, body=59))
+    watched.send(frame(FrameKind.BATCH, 2, cost=1))
+
+    assert "had 100 bytes in flight" in watched.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([{"a": [1]}, {"b": {2}}], [{"b": {2}}, {"a": [1]}]),
+        ([[1], [1], (1,)], [(1,), [1], [1]]),
+        ([1, None, "x"], ["x", 1, None]),
+    ],
+)
+def test_rows_of_any_kind_are_compared_in_any_order(
+    found: list[Any], expected: list[Any]
+) -> None:
+    """Rows need be neither hashable nor comparable."""
+    assert difference({"s": found}, {"s": expected}) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "said"),
+    [
+        ([1, 1, 2], [1, 2], "got 1 rows (1) too many and lacks none"),
+        ([[1]], [[1], [2]], "got none too many and lacks 1 rows (('list', 2))"),
+        ([], [3], "got none too many and lacks 1 rows (3)"),
+    ],
+)
+def test_difference_says_what_is_too_many_and_what_is_missing(
+    found: list[Any], expected: list[Any], said: str
+) -> None:
+    """Duplicates count: a multiset, never a set."""
+    assert difference({"s": found}, {"s": expected}) == f"sink 's' {said}"
+
+
+def test_sink_without_rows_is_missed() -> None:
+    """A sink that got nothing at all is not in what was found."""
+    assert difference({}, {"s": [1]}) is not None
