@@ -117,19 +117,19 @@ def count_by_engine(text: Path) -> dict[str, int]:
 def chain_by_hand(numbers: int) -> int:
     """Put numbers through three lambdas, in one comprehension per batch."""
     triple, is_even, following = TRIPLE, IS_EVEN, NEXT
-    total = 0
+    count = 0
     for rows in batches(ParallelSource(lambda _rank, _size: range(numbers))):
-        total += sum([following(n) for row in rows if is_even(n := triple(row))])
-    return total
+        count += len([following(n) for row in rows if is_even(n := triple(row))])
+    return count
 
 
 def chain_by_engine(numbers: int) -> int:
     """Put numbers through three lambdas, as a flow."""
     flow = ms.Flow("three-lambdas")
     source = flow.from_parallel(lambda _rank, _size: range(numbers))
-    total = source.map(TRIPLE).filter(IS_EVEN).map(NEXT).sum()
+    count = source.map(TRIPLE).filter(IS_EVEN).map(NEXT).count()
     flow.run(on="local", workers=1)
-    return int(total.result())
+    return count.result()
 
 
 if __name__ == "__main__":

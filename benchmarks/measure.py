@@ -145,9 +145,9 @@ def interleaved(
     """Take a sample of each contestant in turn, `rounds` times; return them all."""
     samples: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds):
-        for name in samples:
+        for name, taken in samples.items():
             say(f"round {number + 1} of {rounds}: {name}")
-            samples[name].append(sample(name))
+            taken.append(sample(name))
     say("")
     return samples
 

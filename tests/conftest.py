@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 
 from hypothesis import settings
-from tests.launchers import launcher, spark_session
-
-__all__ = ["launcher", "spark_session"]
 
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile(

@@ -1,4 +1,9 @@
-"""One way to run a flow on every launcher, for tests that must hold on all of them."""
+"""One way to run a flow on every launcher, for tests that must hold on all of them.
+
+A test module asks for the fixture with
+``pytest_plugins = ("tests.launchers", "tests.spark.sessions")``; all modules of a run
+share one Spark session.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,9 @@ import pytest
 from millstream.testing import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import millstream as ms
 
-__all__ = ["LAUNCHERS", "Launcher", "launcher", "spark_session"]
+__all__ = ["LAUNCHERS", "Launcher", "launcher"]
 
 LAUNCHERS = [
     pytest.param("local", id="local"),
@@ -46,24 +49,8 @@ class Launcher:
 def launcher(request: pytest.FixtureRequest) -> Launcher:
     """Every launcher in turn; those that are slow only where they are asked for."""
     if request.param == "spark":
-        return Launcher("spark", request.getfixturevalue("spark_session"))
+        return Launcher("spark", request.getfixturevalue("spark"))
     return Launcher(request.param)
-
-
-@pytest.fixture(scope="session")
-def spark_session() -> Iterator[Any]:
-    """One Spark with four task slots for all tests of a run."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - seconds of imports
-
-    builder: Any = SparkSession.builder
-    session = (
-        builder.master("local[4]")
-        .appName("millstream-tests")
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 def _simulated(flow: ms.Flow, workers: int) -> list[Any]:

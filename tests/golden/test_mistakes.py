@@ -26,7 +26,9 @@ def marked_line(lines: list[str]) -> int:
     return number
 
 
-@pytest.mark.parametrize("program", MISTAKES, ids=lambda path: path.name.removesuffix(".py.txt"))
+@pytest.mark.parametrize(
+    "program", MISTAKES, ids=lambda path: path.name.removesuffix(".py.txt")
+)
 def test_mistake_fails_while_the_flow_is_built(program: Path) -> None:
     """The message says where, what was expected, what came, and what to do."""
     lines = program.read_text().splitlines()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.protocol.ids import COORDINATOR, PeerId
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from millstream.runtime.deployment import Deployment
 
 __all__ = ["LocalRun", "start", "worker_count"]
+
+_NO_LEASE_MS = 10**9
+"""In one thread a silent worker is a busy one, perhaps at a breakpoint: none is lost."""
 
 _IDLE_S = 0.0005
 """Longest pause when nobody has anything to do; a cancellation ends it."""
@@ -47,9 +51,11 @@ class LocalRun:
     def __init__(self, deployment: Deployment, commit: Callable[[], None]) -> None:
         clock = SystemClock()
         hub = Hub()
+        config = replace(deployment.config, lease_ms=_NO_LEASE_MS)
+        deployment = replace(deployment, config=config)
         ids = [PeerId(1 + index) for index in range(deployment.worker_count)]
         self.coordinator = Coordinator(
-            ids, hub.join(COORDINATOR), clock, deployment.config, commit
+            ids, hub.join(COORDINATOR), clock, config, commit
         )
         self._workers = [
             Worker(own, deployment, hub.join(own), clock, ("", 0), pid=os.getpid())

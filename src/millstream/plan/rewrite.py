@@ -62,9 +62,9 @@ class _Rewriter:
             self.nodes.append(node)
             return
         assert isinstance(node.spec, AggregateByKey)
-        self.nodes[self.nodes.index(keys)] = replace(keys, regroups=None, buffer=None)
+        self.nodes[self.nodes.index(keys)] = replace(keys, regroups=None)
         self._narrow(node, Combine(node.spec.aggregate))
-        combiner = replace(self.nodes[-2], regroups=keys.regroups, buffer=keys.buffer)
+        combiner = replace(self.nodes[-2], regroups=keys.regroups)
         self.nodes[-2] = combiner
         self._mark_combined()
 

@@ -147,9 +147,14 @@ class _Builder:
             target=stage,
             port=port,
             grouping=above.regroups or self._grouping(source, stage),
-            buffer=above.buffer or self._buffer,
+            buffer=self._policy(source),
         )
         self.edges.append(edge)
+
+    def _policy(self, source: int) -> BufferPolicy:
+        """Return the policy that was set last in a stage, or the flow's."""
+        policies = [node.buffer for node in self.chains[source] if node.buffer]
+        return policies[-1] if policies else self._buffer
 
     def _grouping(self, source: int, target: int) -> Grouping:
         source_width, target_width = self.widths[source], self.widths[target]

@@ -5,6 +5,7 @@ The only place that knows which channel stays on the worker and which leaves it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from millstream.runtime.task import Task
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.config import Config
     from millstream.operators.base import Rows
     from millstream.plan.stages import Stage
     from millstream.ports import Clock, Network
@@ -148,7 +150,7 @@ def assemble(
 ) -> Assembly:
     """Make the tasks of worker `index`; `members` are the worker ids by index."""
     plan = lay_out(deployment.stages, deployment.worker_count)
-    window_bytes = _window_bytes(deployment, plan, index)
+    window_bytes = _window_bytes(deployment.config, plan)
     assembler = _Assembler(
         deployment, plan, index, members, generation, network, clock, timers, emit,
         Assembly(), {}, window_bytes,
@@ -161,9 +163,14 @@ def assemble(
     return assembler.made
 
 
-def _window_bytes(deployment: Deployment, plan: PhysicalPlan, index: int) -> int:
-    """Divide the worker's buffer memory by the channels that use it."""
-    config = deployment.config
-    remote = sum(c.target_index != c.source_index == index for c in plan.channels)
-    share = max(_WINDOW_BYTES_MIN, config.worker_buffer_bytes // max(1, remote))
-    return min(config.channel_credit_bytes, share)
+def _window_bytes(config: Config, plan: PhysicalPlan) -> int:
+    """Return the credit of every channel, from the plan alone.
+
+    Both ends of a channel must agree on it: a reader that waits for more than a writer
+    may send would never return credit.
+    """
+    remote = Counter(
+        c.target_index for c in plan.channels if c.source_index != c.target_index
+    )
+    share = config.worker_buffer_bytes // max(remote.values(), default=1)
+    return max(_WINDOW_BYTES_MIN, min(config.channel_credit_bytes, share))

@@ -13,7 +13,7 @@ from millstream.plan.grouping import (
     Shuffle,
 )
 from millstream.protocol.routing import even_table
-from millstream.state.keyhash import shard_of
+from millstream.state.keyhash import key_hash, shard_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,14 @@ class Router:
     def route(self, rows: Rows, now_ns: int) -> None:
         """Put every row into the buffer of its channel."""
         self.channels[0].put(rows, now_ns)
+
+
+class _ByKeyToOne(Router):
+    """Sends every row to the only channel, and refuses keys that many would refuse."""
+
+    def route(self, rows: Rows, now_ns: int) -> None:
+        key_hash(rows[0][0])
+        super().route(rows, now_ns)
 
 
 class _Everywhere(Router):
@@ -84,8 +92,13 @@ class _ByKey(_ByOwner):
     def _deal(self, rows: Rows, parts: list[Rows]) -> None:
         owners = self._owners
         rows_iterator = iter(rows)
-        for row in rows_iterator:
-            parts[owners[row[0]]].append(row)
+        try:
+            for row in rows_iterator:
+                parts[owners[row[0]]].append(row)
+        except TypeError:
+            for key, _ in rows:
+                key_hash(key)
+            raise
         if len(owners) > self._keys_max:
             owners.clear()
 
@@ -123,7 +136,8 @@ def make_router(
     """Return the router of an edge; `channels` are in the order of their targets."""
     grouping = edge.grouping
     if len(channels) == 1:
-        return Router(channels)
+        is_keyed = isinstance(grouping, Fields)
+        return _ByKeyToOne(channels) if is_keyed else Router(channels)
     match grouping:
         case Shuffle() | LocalOrShuffle():
             return _InTurn(channels, task_index)

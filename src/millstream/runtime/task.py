@@ -89,6 +89,12 @@ class Task:
             return self._intake.idle_until_ns
         return None
 
+    def blocked_until_ns(self, now_ns: int) -> int:
+        """Return how long its output was blocked in all, the present block included."""
+        if self._blocked_since_ns is None:
+            return self.blocked_ns
+        return self.blocked_ns + now_ns - self._blocked_since_ns
+
     def run(self, now_ns: int, *, is_held: bool = False) -> bool:
         """Do a slice of work; return whether anything was done.
 

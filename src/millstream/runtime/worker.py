@@ -291,7 +291,13 @@ class Worker:
     def _report(self, now_ns: int) -> None:
         self._reported_ns = now_ns
         stages = tuple(
-            (t.stage.id, t.rows_in, t.rows_out, t.busy_ns, t.blocked_ns)
+            (
+                t.stage.id,
+                t.rows_in,
+                t.rows_out,
+                t.busy_ns,
+                t.blocked_until_ns(now_ns),
+            )
             for t in self._made.tasks
         )
         if stages:

@@ -36,7 +36,6 @@ _TICK_NS = 20_000_000
 _SPIN_NS = 500_000
 """A worker that said it had no work is not asked again before this."""
 _EXIT_NOTICE_NS_MAX = 3_000_000_000
-_TURNS_MAX = 400_000
 _TURNS_AT_FULL_SPEED = 4_000
 """An endless source is always busy; after so many turns time passes more quickly."""
 _SLOW_SHARE = 0.05
@@ -148,7 +147,10 @@ class Cluster:
             if self.is_over:
                 self.problems.append("the job was over before it got there")
                 return
-            if self.clock.now_ns > budget_ns or self.turn_count > _TURNS_MAX:
+            if (
+                self.clock.now_ns > budget_ns
+                or self.turn_count > self.options.turns_max
+            ):
                 self.problems.append(self._describe_stall())
                 return
             self.turn()

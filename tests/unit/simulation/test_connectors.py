@@ -49,7 +49,7 @@ def test_short_and_idle_reads_are_drawn_and_lose_nothing() -> None:
 
 def test_pause_of_the_source_is_kept() -> None:
     """Nothing now means nothing now, also in the simulator."""
-    reader = reader_of(ScriptedSource([1, Pause(), Pause(), 2]))
+    reader = reader_of(ScriptedSource([1, Pause(), Pause(), Pause(), 2]))
 
     assert chunks(reader) == [[1], [], [2]]
 

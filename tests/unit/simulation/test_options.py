@@ -54,7 +54,7 @@ def test_benign_faults_together_break_no_time_limit() -> None:
 def test_limits_only_get_tighter() -> None:
     """A limit that the user set is not loosened behind the back."""
     base = Config(channel_credit_bytes=2_000)
-    credits = {draw_options(s, base, "none").config.channel_credit_bytes for s in SEEDS}
+    drawn = {draw_options(s, base, "none").config.channel_credit_bytes for s in SEEDS}
 
-    assert max(credits) == 2_000
-    assert min(credits) < 64
+    assert max(drawn) == 2_000
+    assert min(drawn) < 64

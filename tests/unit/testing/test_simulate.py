@@ -97,7 +97,7 @@ def test_endless_flow_is_refused() -> None:
     flow.from_iterable(lambda: count()).filter(lambda i: i < 0).collect()  # noqa: PLW0108
 
     with pytest.raises(UsageError, match="its input must end, or be limited"):
-        simulate(flow, seeds=1)
+        simulate(flow, seeds=1, source_batch_rows=4)
 
 
 def test_nothing_is_printed_by_for_each(capsys: pytest.CaptureFixture[str]) -> None:
