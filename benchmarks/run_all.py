@@ -2,7 +2,7 @@
 
 A benchmark that writes ``results/<name>.json`` through `measure.finish` is read from
 there; of any other, the lines that end with ``(goal: at least 0.60)`` or
-``(goal: at most 3)`` are taken, whose number is the last one before the goal.
+``(goal: at most 3)`` are taken: a name, its number and unit, and anything else.
 
     python benchmarks/run_all.py [--quick]
 """
@@ -21,8 +21,8 @@ import measure
 
 HERE = Path(__file__).parent
 GOAL = re.compile(
-    r"^(?P<name>\S.*?)\s+(?P<value>-?[\d.,]+)\s*(?P<unit>\S*?)\s+"
-    r"\(goal: (?P<bound>at least|at most) (?P<target>[\d.,]+).*\)\s*$"
+    r"^(?P<name>\S.*?)\s+(?P<value>[+-]?\d[\d.,]*)\s*(?P<unit>[^\s(]*).*"
+    r"\(goal: (?P<bound>at least|at most) (?P<target>[+-]?\d[\d.,]*).*\)\s*$"
 )
 
 
@@ -40,7 +40,7 @@ BENCHMARKS = (
     Benchmark("buffers"),
     Benchmark("latency"),
     Benchmark("channel_throughput", quick=("256",)),
-    Benchmark("startup"),
+    Benchmark("startup", quick=("--repeat", "1")),
 )
 
 

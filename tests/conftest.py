@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 
 from hypothesis import settings
+from tests.launchers import launcher
+
+__all__ = ["launcher"]
 
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile(

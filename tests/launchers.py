@@ -1,8 +1,7 @@
 """One way to run a flow on every launcher, for tests that must hold on all of them.
 
-A test module asks for the fixture with
-``pytest_plugins = ("tests.launchers", "tests.spark.sessions")``; all modules of a run
-share one Spark session.
+The fixture is there for every test; on Spark it asks for the session of
+``tests.spark.sessions``, which a test module must name in its ``pytest_plugins``.
 """
 
 from __future__ import annotations

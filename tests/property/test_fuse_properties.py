@@ -262,9 +262,13 @@ def test_same_function_in_several_operators_blames_the_first_to_raise(
     verbs: list[str],
 ) -> None:
     """A function used twice is told apart by its place in the chain."""
-    kinds = {"map": specs.Map, "filter": specs.Filter, "inspect": specs.Inspect}
+    kinds: dict[str, Any] = {
+        "map": specs.Map,
+        "filter": specs.Filter,
+        "inspect": specs.Inspect,
+    }
     shift: list[specs.RowSpec] = [specs.Map(lambda i: i + 1)]
-    chain = [kinds[verb](reject) for verb in verbs]
+    chain: list[specs.RowSpec] = [kinds[verb](reject) for verb in verbs]
     operator = FusedRows(nodes([*chain, *shift, specs.Map(reject)]))
 
     for row, name in ((7, operator.nodes[0].name), (6, operator.nodes[-1].name)):
@@ -279,7 +283,8 @@ def test_function_written_in_c_is_blamed_by_its_place(
 ) -> None:
     """No frame of such a function is in the traceback, only the line that called it."""
     operator = FusedRows(nodes([specs.Map(function) for function in functions]))
-    for row in ("x", [], 5):
+    candidates: list[Any] = ["x", [], 5]
+    for row in candidates:
         culprit = first_that_raises(operator.nodes, row)
         if culprit is not None:
             with pytest.raises((TypeError, ValueError)) as raised:
@@ -297,13 +302,18 @@ def first_that_raises(chain: tuple[Node, ...], value: Any) -> Node | None:
     return None
 
 
-def test_item_that_is_not_iterable_blames_the_operator_that_flattens() -> None:
-    """`flatten` after `flatten` fails in the second, where the items are numbers."""
+@pytest.mark.parametrize(
+    ("rows", "culprit"),
+    [([[[1]], [[2], 3]], "flatten-1"), ([[[1]], 5], "flatten-0")],
+)
+def test_item_that_is_not_iterable_blames_the_operator_that_flattens(
+    rows: list[Any], culprit: str
+) -> None:
+    """Of two in a row, the one that met a number."""
     operator = FusedRows(nodes([specs.Flatten(), specs.Flatten()]))
-    rows = [[[1]], [[2], 3]]
 
     with pytest.raises(TypeError) as raised:
         operator.process(rows, 0)
 
     found = blame(raised.value, operator, rows)
-    assert (found.node.name, found.row_index) == ("flatten-1", 1)
+    assert (found.node.name, found.row_index) == (culprit, 1)

@@ -96,6 +96,18 @@ def top() -> Case:
     return Case(flow, check)
 
 
+def ordered() -> Case:
+    flow = ms.Flow("ordered")
+    numbers = flow.from_parallel(lambda rank, size: range(rank, 200, size))
+    numbers.sort_by(lambda i: (i % 10, -i)).collect(name="ordered")
+    expected = sorted(range(200), key=lambda i: (i % 10, -i))
+
+    def check(rows: Rows) -> None:
+        assert rows["ordered"] == expected
+
+    return Case(flow, check)
+
+
 def broadcast() -> Case:
     flow = ms.Flow("broadcast")
     flow.from_iterable(NUMBERS).broadcast().map(lambda i: i % 9).collect()
@@ -149,6 +161,7 @@ CASES = (
     diamond,
     endless,
     top,
+    ordered,
     broadcast,
     repartitioned,
     narrow,

@@ -221,7 +221,8 @@ def test_timer_that_forgets_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fire(self: OutputChannel, deadline_ns: int) -> None:
         if self._deadline_ns == deadline_ns:
-            self._rows = []
+            self.close()
+            self.is_closed = False
 
     monkeypatch.setattr(OutputChannel, "fire_timer", fire)
 

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.simulation.flows import CASES, broadcast, failing, word_count
+from tests.simulation.flows import (
+    CASES,
+    broadcast,
+    endless,
+    failing,
+    ordered,
+    word_count,
+)
 
+from millstream.operators.ordering import Sorted
+from millstream.protocol.job import JobCore
+from millstream.runtime.channels import OutputChannel, RemoteCarrier
+from millstream.runtime.router import _Owners
+from millstream.runtime.worker import Worker
 from millstream.simulation.options import FaultKind
 from millstream.testing import simulate
 
@@ -15,7 +31,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.flows import Case
 
-SEEDS_PER_FLOW = 110
+SEEDS_PER_FLOW = 100
 FEW_SEEDS = 2
 
 
@@ -68,6 +84,59 @@ def test_same_seed_has_the_same_trace(make: Callable[[], Case]) -> None:
 
     assert traces() == first
     assert len(set(first)) == len(first)
+
+
+@pytest.mark.slow
+def test_trace_does_not_depend_on_the_process() -> None:
+    """`hash` of a str differs between processes; the trace must not."""
+    program = (
+        "from millstream.testing import simulate\n"
+        "from tests.simulation.flows import word_count\n"
+        "print([o.trace_hash for o in simulate(word_count().flow, seeds=6).outcomes])"
+    )
+
+    def traces(hash_seed: int) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+        environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+        command = [sys.executable, "-c", program]
+        return subprocess.check_output(command, env=environment, text=True)
+
+    assert traces(1) == traces(2)
+
+
+RARE_BRANCHES: dict[str, tuple[type[Any], str]] = {
+    "a writer gets credit back": (RemoteCarrier, "add_credit"),
+    "a timer sends a buffer": (OutputChannel, "fire_timer"),
+    "a reader wants nothing more": (OutputChannel, "close"),
+    "a sort goes to disk": (Sorted, "_spill"),
+    "a router forgets its keys": (_Owners, "clear"),
+    "a link between workers breaks": (JobCore, "_handle_link"),
+    "a launcher tells of a death": (JobCore, "_handle_exited"),
+    "a worker leaves by itself": (Worker, "_leave"),
+}
+
+
+@pytest.mark.slow
+def test_swarm_comes_to_every_rare_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no seed ever does, no seed proves."""
+    visits: Counter[str] = Counter()
+
+    def watch(branch: str, owner: type[Any], name: str) -> None:
+        original = getattr(owner, name)
+
+        def visited(*arguments: Any) -> Any:
+            visits[branch] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, visited)
+
+    for branch, (owner, name) in RARE_BRANCHES.items():
+        watch(branch, owner, name)
+    for make in (word_count, ordered, endless):
+        case = make()
+        simulate(case.flow, seeds=40, check=case.check)
+
+    assert set(visits) == set(RARE_BRANCHES)
 
 
 @pytest.mark.slow

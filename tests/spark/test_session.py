@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 def remainders(
     name: str = "remainders",
-) -> tuple[ms.Flow, ms.ResultHandle[list[object]]]:
+) -> tuple[ms.Flow, ms.ResultHandle[list[tuple[int, int]]]]:
     """Return a flow with a shuffle, and its result."""
     flow = ms.Flow(name)
     counts = flow.from_iterable(range(100)).group_by(lambda i: i % 3).count()

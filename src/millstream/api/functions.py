@@ -63,6 +63,9 @@ class StatefulFunction(ABC, Generic[K, V, O]):
     def instance(self) -> Self:
         """Return a copy for one task."""
         made = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, _Handle):  # bound to the original
+                del made.__dict__[name]
         made.key_state = {}
         made.open()
         return made

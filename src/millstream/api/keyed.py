@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupedStream", "KeyedStream"]
 
 K = TypeVar("K")
-V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
 U = TypeVar("U")
 A = TypeVar("A")
 J = TypeVar("J")
@@ -69,15 +69,15 @@ _KEYED_VERBS = frozenset(
 )
 
 
-class _Aggregations(Generic[K, V]):
+class _Aggregations(Generic[K, V_co]):
     """Aggregations of the values of every key; results are ``(key, result)`` rows."""
 
     _flow: Flow
     _node: Node
 
     def reduce(
-        self, function: Callable[[V, V], V], *, name: str | None = None
-    ) -> Stream[tuple[K, V]]:
+        self, function: Callable[[V_co, V_co], V_co], *, name: str | None = None
+    ) -> Stream[tuple[K, V_co]]:
         """Combine the values of a key two by two with an associative function.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -98,7 +98,7 @@ class _Aggregations(Generic[K, V]):
     def fold(
         self,
         initial: A,
-        function: Callable[[A, V], A],
+        function: Callable[[A, V_co], A],
         *,
         merge: Callable[[A, A], A] | None = None,
         name: str | None = None,
@@ -141,7 +141,7 @@ class _Aggregations(Generic[K, V]):
         """
         return self._aggregated(aggregates.builtin("count"), name)
 
-    def sum(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+    def sum(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
         """Add up the values of every key.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -158,7 +158,7 @@ class _Aggregations(Generic[K, V]):
         """
         return self._aggregated(aggregates.builtin("sum"), name)
 
-    def min(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+    def min(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
         """Find the smallest value of every key.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -175,7 +175,7 @@ class _Aggregations(Generic[K, V]):
         """
         return self._aggregated(aggregates.builtin("min"), name)
 
-    def max(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+    def max(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
         """Find the largest value of every key.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -209,7 +209,7 @@ class _Aggregations(Generic[K, V]):
         """
         return self._aggregated(aggregates.builtin("mean"), name)
 
-    def first(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+    def first(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
         """Take the value of every key that arrives first.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -226,7 +226,7 @@ class _Aggregations(Generic[K, V]):
         """
         return self._aggregated(aggregates.builtin("first"), name)
 
-    def last(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+    def last(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
         """Take the value of every key that arrives last.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -243,7 +243,7 @@ class _Aggregations(Generic[K, V]):
         """
         return self._aggregated(aggregates.builtin("last"), name)
 
-    def unique(self, *, name: str | None = None) -> Stream[tuple[K, set[V]]]:
+    def unique(self, *, name: str | None = None) -> Stream[tuple[K, set[V_co]]]:
         """Collect the distinct values of every key into a set.
 
         moves data: combined rows · state: a set per key · waits for the end: yes
@@ -291,7 +291,7 @@ class _Aggregations(Generic[K, V]):
 
     def scan(
         self,
-        function: Aggregate | Callable[[Any, V], Any],
+        function: Aggregate | Callable[[Any, V_co], Any],
         *,
         initial: Any = aggregates.MISSING,
         name: str | None = None,
@@ -332,7 +332,7 @@ class _Aggregations(Generic[K, V]):
         return _stream(self._flow, node)
 
 
-class GroupedStream(_Aggregations[K, V]):
+class GroupedStream(_Aggregations[K, V_co]):
     """Rows grouped by key; an aggregation must follow."""
 
     def __init__(self, flow: Flow, node: Node) -> None:
@@ -357,7 +357,7 @@ class GroupedStream(_Aggregations[K, V]):
             raise UsageError(msg)
 
 
-class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
+class KeyedStream(_Aggregations[K, V_co], SinkVerbs[tuple[K, V_co]]):
     """Values that belong to keys; all values of a key are in one task.
 
     Functions get the value alone; sinks get ``(key, value)`` pairs.
@@ -368,7 +368,7 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         self._node = node
 
     def map(
-        self, function: Callable[[V], U], *, name: str | None = None
+        self, function: Callable[[V_co], U], *, name: str | None = None
     ) -> KeyedStream[K, U]:
         """Turn every value into one value of the same key; see `Stream.map`.
 
@@ -386,7 +386,7 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         return self._values("map", nodes.Map(function), name)
 
     def flat_map(
-        self, function: Callable[[V], Iterable[U]], *, name: str | None = None
+        self, function: Callable[[V_co], Iterable[U]], *, name: str | None = None
     ) -> KeyedStream[K, U]:
         """Turn every value into any number of values of the same key.
 
@@ -404,8 +404,8 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         return self._values("flat_map", nodes.FlatMap(function), name)
 
     def filter(
-        self, function: Callable[[V], object], *, name: str | None = None
-    ) -> KeyedStream[K, V]:
+        self, function: Callable[[V_co], object], *, name: str | None = None
+    ) -> KeyedStream[K, V_co]:
         """Keep the values for which the function is true.
 
         Examples
@@ -422,7 +422,7 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         return self._values("filter", nodes.Filter(function), name)
 
     def filter_map(
-        self, function: Callable[[V], U | None], *, name: str | None = None
+        self, function: Callable[[V_co], U | None], *, name: str | None = None
     ) -> KeyedStream[K, U]:
         """Turn every value into one value, or into none.
 
@@ -457,8 +457,8 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         return self._values("flatten", nodes.Flatten(), name)
 
     def inspect(
-        self, function: Callable[[V], object], *, name: str | None = None
-    ) -> KeyedStream[K, V]:
+        self, function: Callable[[V_co], object], *, name: str | None = None
+    ) -> KeyedStream[K, V_co]:
         """Call the function for every value and pass the value on unchanged.
 
         Examples
@@ -477,8 +477,8 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         return self._values("inspect", nodes.Inspect(function), name)
 
     def key_by(
-        self, function: Callable[[V], J], *, name: str | None = None
-    ) -> KeyedStream[J, V]:
+        self, function: Callable[[V_co], J], *, name: str | None = None
+    ) -> KeyedStream[J, V_co]:
         """Give the values other keys; see `Stream.key_by`.
 
         Examples
@@ -496,8 +496,8 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         return KeyedStream(self._flow, added)
 
     def group_by(
-        self, function: Callable[[V], J], *, name: str | None = None
-    ) -> GroupedStream[J, V]:
+        self, function: Callable[[V_co], J], *, name: str | None = None
+    ) -> GroupedStream[J, V_co]:
         """Group the values by other keys; see `Stream.group_by`.
 
         Examples
@@ -515,7 +515,7 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         return GroupedStream(self._flow, added)
 
     def process(
-        self, function: StatefulFunction[K, V, U], *, name: str | None = None
+        self, function: StatefulFunction[K, V_co, U], *, name: str | None = None
     ) -> KeyedStream[K, U]:
         """Call a stateful function for every value; see `StatefulFunction`.
 
@@ -554,7 +554,7 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
     def map_with_state(
         self,
         initial: A,
-        function: Callable[[A, V], tuple[A, U]],
+        function: Callable[[A, V_co], tuple[A, U]],
         *,
         name: str | None = None,
     ) -> KeyedStream[K, U]:
@@ -579,7 +579,7 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         spec = nodes.Process(MapWithState(initial, function))
         return self._values("map_with_state", spec, name)
 
-    def drop_key(self, *, name: str | None = None) -> Stream[V]:
+    def drop_key(self, *, name: str | None = None) -> Stream[V_co]:
         """Forget the keys and keep the values.
 
         moves data: no · state: none · waits for the end: no
@@ -596,7 +596,7 @@ class KeyedStream(_Aggregations[K, V], SinkVerbs[tuple[K, V]]):
         """
         return self._plain("drop_key", nodes.DropKey(), name)
 
-    def unkey(self, *, name: str | None = None) -> Stream[tuple[K, V]]:
+    def unkey(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
         """Go on with plain ``(key, value)`` rows.
 
         moves data: no · state: none · waits for the end: no

@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 __all__ = ["SinkVerbs"]
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R")
 
 
-class SinkVerbs(Generic[T]):
+class SinkVerbs(Generic[T_co]):
     """Verbs that end a stream; a keyed stream's rows are ``(key, value)`` pairs."""
 
     _flow: Flow
     _node: Node
 
     @overload
-    def collect(self, *, name: str | None = None) -> ResultHandle[list[T]]: ...
+    def collect(self, *, name: str | None = None) -> ResultHandle[list[T_co]]: ...
 
     @overload
     def collect(
-        self, into: Callable[[list[T]], R], *, name: str | None = None
+        self, into: Callable[[list[T_co]], R], *, name: str | None = None
     ) -> ResultHandle[R]: ...
 
     def collect(
-        self, into: Callable[[list[T]], Any] = list, *, name: str | None = None
+        self, into: Callable[[list[T_co]], Any] = list, *, name: str | None = None
     ) -> ResultHandle[Any]:
         """Bring all rows to the driver, as a list or as what `into` makes of it.
 
@@ -68,7 +68,7 @@ class SinkVerbs(Generic[T]):
         return handle
 
     def for_each(
-        self, function: Callable[[T], object], *, name: str | None = None
+        self, function: Callable[[T_co], object], *, name: str | None = None
     ) -> None:
         """Call the function for every row, in one task.
 
@@ -88,7 +88,7 @@ class SinkVerbs(Generic[T]):
         self._sink("for_each", spec, name, width=1)
 
     def parallel_for_each(
-        self, function: Callable[[T], object], *, name: str | None = None
+        self, function: Callable[[T_co], object], *, name: str | None = None
     ) -> None:
         """Call the function for every row, in the task that has it.
 
@@ -152,7 +152,7 @@ class SinkVerbs(Generic[T]):
         make = lambda: JsonLinesSink(directory, overwrite=overwrite)  # noqa: E731 - tried
         self._write("write_jsonl", make, name)
 
-    def write(self, sink: Sink[T], *, name: str | None = None) -> None:
+    def write(self, sink: Sink[T_co], *, name: str | None = None) -> None:
         """Write to a sink of your own; see `millstream.connectors.base`.
 
         moves data: to one task if the sink is not parallel · state: the sink's

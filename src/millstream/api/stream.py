@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Stream"]
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 K = TypeVar("K")
 A = TypeVar("A")
@@ -43,7 +43,7 @@ _KEYED_VERBS = frozenset(
 _WINDOW_VERBS = frozenset({"window", "sliding_count_reduce", "sliding_p_time_reduce"})
 
 
-class Stream(SinkVerbs[T], Generic[T]):
+class Stream(SinkVerbs[T_co], Generic[T_co]):
     """A dataset of rows of any Python type."""
 
     def __init__(self, flow: Flow, node: Node) -> None:
@@ -52,7 +52,9 @@ class Stream(SinkVerbs[T], Generic[T]):
 
     # Row by row
 
-    def map(self, function: Callable[[T], U], *, name: str | None = None) -> Stream[U]:
+    def map(
+        self, function: Callable[[T_co], U], *, name: str | None = None
+    ) -> Stream[U]:
         """Turn every row into one row.
 
         moves data: no · state: none · waits for the end: no
@@ -69,7 +71,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         return self._rows("map", nodes.Map(checked_function("map", function)), name)
 
     def flat_map(
-        self, function: Callable[[T], Iterable[U]], *, name: str | None = None
+        self, function: Callable[[T_co], Iterable[U]], *, name: str | None = None
     ) -> Stream[U]:
         """Turn every row into any number of rows.
 
@@ -90,8 +92,8 @@ class Stream(SinkVerbs[T], Generic[T]):
         return self._rows("flat_map", nodes.FlatMap(function), name)
 
     def filter(
-        self, function: Callable[[T], object], *, name: str | None = None
-    ) -> Stream[T]:
+        self, function: Callable[[T_co], object], *, name: str | None = None
+    ) -> Stream[T_co]:
         """Keep the rows for which the function is true.
 
         moves data: no · state: none · waits for the end: no
@@ -109,7 +111,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         return self._rows("filter", nodes.Filter(function), name)
 
     def filter_map(
-        self, function: Callable[[T], U | None], *, name: str | None = None
+        self, function: Callable[[T_co], U | None], *, name: str | None = None
     ) -> Stream[U]:
         """Turn every row into one row, or into none where the function returns None.
 
@@ -144,8 +146,8 @@ class Stream(SinkVerbs[T], Generic[T]):
         return self._rows("flatten", nodes.Flatten(), name)
 
     def inspect(
-        self, function: Callable[[T], object], *, name: str | None = None
-    ) -> Stream[T]:
+        self, function: Callable[[T_co], object], *, name: str | None = None
+    ) -> Stream[T_co]:
         """Call the function for every row and pass the row on unchanged.
 
         moves data: no · state: none · waits for the end: no
@@ -165,7 +167,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         return self._rows("inspect", nodes.Inspect(function), name)
 
     def map_batches(
-        self, function: Callable[[list[T]], list[U]], *, name: str | None = None
+        self, function: Callable[[list[T_co]], list[U]], *, name: str | None = None
     ) -> Stream[U]:
         """Turn every batch, a list of rows, into a list of rows.
 
@@ -188,8 +190,8 @@ class Stream(SinkVerbs[T], Generic[T]):
     # Keys
 
     def key_by(
-        self, function: Callable[[T], K], *, name: str | None = None
-    ) -> KeyedStream[K, T]:
+        self, function: Callable[[T_co], K], *, name: str | None = None
+    ) -> KeyedStream[K, T_co]:
         """Bring rows with equal keys together; any verb may follow.
 
         Keys are numbers, text, bytes, dates, UUIDs, enum members, None, tuples and
@@ -211,23 +213,23 @@ class Stream(SinkVerbs[T], Generic[T]):
 
     @overload
     def group_by(
-        self, function: Callable[[T], K], *, name: str | None = None
-    ) -> GroupedStream[K, T]: ...
+        self, function: Callable[[T_co], K], *, name: str | None = None
+    ) -> GroupedStream[K, T_co]: ...
 
     @overload
     def group_by(
         self,
-        function: Callable[[T], K],
+        function: Callable[[T_co], K],
         *,
-        value: Callable[[T], U],
+        value: Callable[[T_co], U],
         name: str | None = None,
     ) -> GroupedStream[K, U]: ...
 
     def group_by(
         self,
-        function: Callable[[T], K],
+        function: Callable[[T_co], K],
         *,
-        value: Callable[[T], Any] | None = None,
+        value: Callable[[T_co], Any] | None = None,
         name: str | None = None,
     ) -> GroupedStream[K, Any]:
         """Group rows by key for an aggregation, which must follow.
@@ -260,7 +262,7 @@ class Stream(SinkVerbs[T], Generic[T]):
             node = self._flow.with_value(node, value)
         return GroupedStream(self._flow, node)
 
-    def unique(self, *, name: str | None = None) -> Stream[T]:
+    def unique(self, *, name: str | None = None) -> Stream[T_co]:
         """Keep the first of equal rows; rows must be able to be keys.
 
         moves data: yes, by row · state: every distinct row · waits for the end: no
@@ -283,7 +285,7 @@ class Stream(SinkVerbs[T], Generic[T]):
 
     # Partitioning
 
-    def shuffle(self, *, name: str | None = None) -> Stream[T]:
+    def shuffle(self, *, name: str | None = None) -> Stream[T_co]:
         """Deal rows out evenly to all workers.
 
         moves data: yes, in turn · state: none · waits for the end: no
@@ -299,7 +301,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         """
         return self._regrouped("shuffle", name, regroups=Shuffle())
 
-    def broadcast(self, *, name: str | None = None) -> Stream[T]:
+    def broadcast(self, *, name: str | None = None) -> Stream[T_co]:
         """Send every row to every worker.
 
         moves data: yes, a copy to each · state: none · waits for the end: no
@@ -316,8 +318,8 @@ class Stream(SinkVerbs[T], Generic[T]):
         return self._regrouped("broadcast", name, regroups=Broadcast())
 
     def repartition_by(
-        self, function: Callable[[T], int], *, name: str | None = None
-    ) -> Stream[T]:
+        self, function: Callable[[T_co], int], *, name: str | None = None
+    ) -> Stream[T_co]:
         """Send every row to the task whose number the function returns.
 
         The number is taken modulo the number of tasks.
@@ -338,7 +340,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         checked_function("repartition_by", function)
         return self._regrouped("repartition_by", name, regroups=ByFunction(function))
 
-    def max_parallelism(self, tasks: int, *, name: str | None = None) -> Stream[T]:
+    def max_parallelism(self, tasks: int, *, name: str | None = None) -> Stream[T_co]:
         """Run what follows in at most `tasks` tasks, up to the next regrouping.
 
         moves data: only where there were more tasks · state: none
@@ -358,7 +360,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         checked_count("max_parallelism", "tasks", tasks)
         return self._regrouped("max_parallelism", name, width=tasks)
 
-    def buffered(self, policy: BufferPolicy) -> Stream[T]:
+    def buffered(self, policy: BufferPolicy) -> Stream[T_co]:
         """Send the output buffers of this stream by another policy than the flow's.
 
         Examples
@@ -377,7 +379,7 @@ class Stream(SinkVerbs[T], Generic[T]):
             raise UsageError(msg)
         return Stream(self._flow, self._flow.rebuffered(self._node, policy))
 
-    def merge(self, *others: Stream[T], name: str | None = None) -> Stream[T]:
+    def merge(self, *others: Stream[T_co], name: str | None = None) -> Stream[T_co]:
         """Put the rows of several streams into one, in no particular order.
 
         moves data: no · state: none · waits for the end: no
@@ -395,7 +397,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         node = self._flow.add("merge", nodes.Merge(), inputs, name=name)
         return Stream(self._flow, node)
 
-    def split(self, count: int) -> tuple[Stream[T], ...]:
+    def split(self, count: int) -> tuple[Stream[T_co], ...]:
         """Return `count` streams that all have every row of this one.
 
         moves data: no · state: none · waits for the end: no
@@ -412,7 +414,9 @@ class Stream(SinkVerbs[T], Generic[T]):
         """
         return (self,) * checked_count("split", "count", count)
 
-    def zip(self, other: Stream[U], *, name: str | None = None) -> Stream[tuple[T, U]]:
+    def zip(
+        self, other: Stream[U], *, name: str | None = None
+    ) -> Stream[tuple[T_co, U]]:
         """Pair the i-th row of this stream with the i-th of the other, in one task.
 
         Rows left over at the end are dropped.  The order of a stream that many tasks
@@ -435,7 +439,7 @@ class Stream(SinkVerbs[T], Generic[T]):
 
     # Order
 
-    def limit(self, rows: int, *, name: str | None = None) -> Stream[T]:
+    def limit(self, rows: int, *, name: str | None = None) -> Stream[T_co]:
         """Keep the first `rows` rows; the sources stop once they have passed.
 
         moves data: yes, to one task · state: a number · waits for the end: no
@@ -455,11 +459,11 @@ class Stream(SinkVerbs[T], Generic[T]):
 
     def sort_by(
         self,
-        key: Callable[[T], Any],
+        key: Callable[[T_co], Any],
         *,
         descending: bool = False,
         name: str | None = None,
-    ) -> Stream[T]:
+    ) -> Stream[T_co]:
         """Put all rows of a bounded stream in order, in one task.
 
         Followed by `limit`, only the first rows of every task travel.  Runs that do not
@@ -486,8 +490,8 @@ class Stream(SinkVerbs[T], Generic[T]):
     # One result over all rows
 
     def reduce(
-        self, function: Callable[[T, T], T], *, name: str | None = None
-    ) -> ResultHandle[T | None]:
+        self, function: Callable[[T_co, T_co], T_co], *, name: str | None = None
+    ) -> ResultHandle[T_co | None]:
         """Combine all rows two by two with an associative function.
 
         moves data: one row per task · state: one row · waits for the end: yes
@@ -507,7 +511,7 @@ class Stream(SinkVerbs[T], Generic[T]):
     def fold(
         self,
         initial: A,
-        function: Callable[[A, T], A],
+        function: Callable[[A, T_co], A],
         *,
         merge: Callable[[A, A], A] | None = None,
         name: str | None = None,
@@ -567,7 +571,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         """
         return self._aggregated(aggregates.builtin("sum"), name)
 
-    def min(self, *, name: str | None = None) -> ResultHandle[T | None]:
+    def min(self, *, name: str | None = None) -> ResultHandle[T_co | None]:
         """Find the smallest row; None where there are none.
 
         moves data: one row per task · state: one row · waits for the end: yes
@@ -583,7 +587,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         """
         return self._aggregated(aggregates.builtin("min"), name)
 
-    def max(self, *, name: str | None = None) -> ResultHandle[T | None]:
+    def max(self, *, name: str | None = None) -> ResultHandle[T_co | None]:
         """Find the largest row; None where there are none.
 
         moves data: one row per task · state: one row · waits for the end: yes
@@ -615,7 +619,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         """
         return self._aggregated(aggregates.builtin("mean"), name)
 
-    def first(self, *, name: str | None = None) -> ResultHandle[T | None]:
+    def first(self, *, name: str | None = None) -> ResultHandle[T_co | None]:
         """Take the row that arrives first; None where there are none.
 
         moves data: one row per task · state: one row · waits for the end: yes
@@ -631,7 +635,7 @@ class Stream(SinkVerbs[T], Generic[T]):
         """
         return self._aggregated(aggregates.builtin("first"), name)
 
-    def last(self, *, name: str | None = None) -> ResultHandle[T | None]:
+    def last(self, *, name: str | None = None) -> ResultHandle[T_co | None]:
         """Take the row that arrives last; None where there are none.
 
         moves data: one row per task · state: one row · waits for the end: yes
@@ -658,7 +662,9 @@ class Stream(SinkVerbs[T], Generic[T]):
         node = self._flow.add(verb, spec, (self._node.id,), name=name, **attributes)
         return Stream(self._flow, node)
 
-    def _regrouped(self, verb: str, name: str | None, **attributes: Any) -> Stream[T]:
+    def _regrouped(
+        self, verb: str, name: str | None, **attributes: Any
+    ) -> Stream[T_co]:
         return self._add(verb, nodes.Regroup(), name, **attributes)
 
     def _keyed(self, verb: str, function: object, name: str | None) -> Node:

@@ -8,17 +8,12 @@ for Spark.  Why plain tasks, one job per worker, and `mapInArrow`: see
 
 from __future__ import annotations
 
-import hashlib
-import ipaddress
 import os
 import pickle
-import re
-import shutil
 import socket
 import sys
 import threading
-import zipfile
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -30,7 +25,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from millstream.errors import LaunchError, UsageError
+from millstream.launch.machine import (
+    PACKAGE,
+    await_exit,
+    check_java,
+    environment,
+    is_loopback,
+    zipped_package,
+)
 from millstream.launch.recruit import Recruiter
+from millstream.launch.sparkwords import first_words, local_slots, spark_reason
 from millstream.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -49,12 +53,9 @@ _WAIT_S = 0.02
 _LEAVE_S = 3.0
 """Time in which Spark notices that a task has returned."""
 _JOIN_S = 10.0
-_KILLED_S = 5.0
-"""Spark kills the Python process of a cancelled task after two seconds."""
 _SETTLE_S = 2.0
 _SETTLED_WITHIN_S = 30.0
 _LOOPBACK = "127.0.0.1"
-_PACKAGE = Path(__file__).parent.parent
 _EMBEDDED = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -65,7 +66,6 @@ _EMBEDDED = {
     ),
 }
 """A session that is there for one job is quiet and listens on loopback only."""
-_LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 
 def worker_count(options: LaunchOptions) -> int:
@@ -73,7 +73,7 @@ def worker_count(options: LaunchOptions) -> int:
     if options.workers:
         return options.workers
     if options.spark is None and not _is_placed() and _active_session() is None:
-        slots = _local_slots(options.master or "local[*]")
+        slots = local_slots(options.master or "local[*]")
         if slots is not None:
             return slots
     return _find(options, workers=None).settled_slots()
@@ -136,7 +136,7 @@ class SparkRun:
             self._cluster.cancel(self._groups[worker])
         self._alive_after(_JOIN_S)
         if self._cluster.is_here:
-            _await_exit([self.coordinator.pids.get(worker) for worker in hung])
+            await_exit([self.coordinator.pids.get(worker) for worker in hung])
         _own.leave(self._cluster.session)
 
     def _alive_after(self, patience_s: float) -> list[PeerId]:
@@ -156,7 +156,7 @@ class SparkRun:
             frame = session.range(0, 1, 1, 1).mapInArrow(task, "reason string")
             reason = frame.collect()[0][0] or "its task ended"
         except Exception as error:  # noqa: BLE001 - Spark may raise anything
-            reason = _spark_reason(str(error) or type(error).__name__)
+            reason = spark_reason(str(error) or type(error).__name__)
         self.coordinator.worker_exited(worker, reason)
 
 
@@ -205,7 +205,7 @@ class _Cluster:
     @property
     def is_here(self) -> bool:
         """Whether the tasks run on this machine, inside the driver's JVM."""
-        return _LOCAL_MASTER.fullmatch(self.master) is not None
+        return local_slots(self.master) is not None
 
     @property
     def is_growing(self) -> bool:
@@ -231,7 +231,7 @@ class _Cluster:
         """Whether the job's secret reaches only those who belong to the cluster."""
         is_authenticated = self.setting("spark.authenticate", "false") == "true"
         return is_authenticated or all(
-            _is_loopback(host) for host in (self.driver_host, self.bind_host)
+            is_loopback(host) for host in (self.driver_host, self.bind_host)
         )
 
     def setting(self, key: str, default: str) -> str:
@@ -287,7 +287,7 @@ class _Cluster:
         if not self._needs_package:
             return
         context = self._context
-        package = _zipped_package(Path(context._temp_dir))  # noqa: SLF001 - lives as long
+        package = zipped_package(Path(context._temp_dir))  # noqa: SLF001 - lives as long
         if package.name not in (context._python_includes or ()):  # noqa: SLF001
             context.addPyFile(str(package))
 
@@ -309,13 +309,13 @@ class _Cluster:
                 for stage in info.stageIds if info is not None else ():
                     tasks = store.taskList(stage, 0, 1)
                     if tasks.size() and tasks.apply(0).errorMessage().isDefined():
-                        return _spark_reason(tasks.apply(0).errorMessage().get())
+                        return spark_reason(tasks.apply(0).errorMessage().get())
         return None
 
     @property
     def _needs_package(self) -> bool:
         """Executors elsewhere do, unless whoever started us shipped an archive."""
-        return not self.is_here and _PACKAGE.is_dir()
+        return not self.is_here and PACKAGE.is_dir()
 
     def _check_slots(self, workers: int) -> None:
         if not self.is_here:
@@ -351,12 +351,12 @@ class _ConnectCluster(_Cluster):
 
     @property
     def is_here(self) -> bool:
-        return _is_loopback(self._server) and super().is_here
+        return is_loopback(self._server) and super().is_here
 
     @property
     def driver_host(self) -> str:
         """Where executors reach *this* process, which is not Spark's driver."""
-        if _is_loopback(self._server):
+        if is_loopback(self._server):
             return super().driver_host
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((self._server, 1))
@@ -369,10 +369,10 @@ class _ConnectCluster(_Cluster):
     @property
     def is_trusted(self) -> bool:
         """A secret on its way to a remote server needs more than Spark's own word."""
-        return _is_loopback(self._server) and super().is_trusted
+        return is_loopback(self._server) and super().is_trusted
 
     def settled_slots(self) -> int:
-        slots = _local_slots(self.master)
+        slots = local_slots(self.master)
         if slots is None:
             msg = (
                 "Spark Connect does not tell how many tasks can run at once; say how "
@@ -385,7 +385,7 @@ class _ConnectCluster(_Cluster):
         if not self._needs_package:
             return
         with TemporaryDirectory(prefix="millstream-") as directory:
-            package = _zipped_package(Path(directory))
+            package = zipped_package(Path(directory))
             self.session.addArtifact(str(package), pyfile=True)
 
     def tag(self, group: str, description: str) -> None:  # noqa: ARG002 - has none
@@ -469,56 +469,28 @@ def _find(options: LaunchOptions, workers: int | None) -> _Cluster:
 def _made_session(options: LaunchOptions, workers: int | None) -> SparkSession:
     """Make a session; spark-submit's belongs to the program, any other to its jobs."""
     master = options.master or (None if _is_placed() else f"local[{workers or '*'}]")
-    is_local = master is not None and _LOCAL_MASTER.fullmatch(master) is not None
+    is_local = local_slots(master or "") is not None
     builder = SparkSession.builder.appName("millstream")
     if master is not None:
         is_connect = master.startswith("sc://")
         builder = builder.remote(master) if is_connect else builder.master(master)
     for key, value in _EMBEDDED.items() if is_local else ():
         builder = builder.config(key, value)
-    if not is_remote() and not (master or "").startswith("sc://"):
-        _check_java()
-    environment = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": _LOOPBACK}
+    if not (_has_jvm() or is_remote() or (master or "").startswith("sc://")):
+        check_java()
+    variables = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": _LOOPBACK}
     try:
-        with _environment(environment if is_local else {}):
+        with environment(variables if is_local else {}):
             session = builder.getOrCreate()
     except Exception as error:
         msg = (
-            f"Spark could not be started: {_java_line(str(error))}; see what Spark "
+            f"Spark could not be started: {first_words(str(error))}; see what Spark "
             "printed, or run on='local'"
         )
         raise LaunchError(msg) from error
     if not _is_placed():
         _own.adopt(session)
     return session
-
-
-def _check_java() -> None:
-    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001
-        return
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which(str(Path(home, "bin", "java")) if home else "java") is None:
-        place = f"in JAVA_HOME={home}" if home else "on the PATH"
-        msg = (
-            f"Spark needs Java, and there is none {place}; install a Java 17 runtime "
-            "(or newer) and set JAVA_HOME, or run on='local'"
-        )
-        raise LaunchError(msg)
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables that Spark reads when it starts."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _active_session() -> Any:
@@ -541,81 +513,11 @@ def _is_stopped(session: Any) -> bool:
     return getattr(session.sparkContext, "_jsc", None) is None
 
 
+def _has_jvm() -> bool:
+    """Whether a JVM of this program runs already."""
+    return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
+
+
 def _is_placed() -> bool:
     """Whether spark-submit, or a remote server, says where Spark is."""
     return any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"))
-
-
-def _local_slots(master: str) -> int | None:
-    """Return the slots of a local master; None for every other."""
-    match = _LOCAL_MASTER.fullmatch(master)
-    if match is None:
-        return None
-    if match[1] == "*":
-        return os.cpu_count() or 1
-    return int(match[1] or 1)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)
-
-
-def _zipped_package(directory: Path) -> Path:
-    """Write Millstream as an archive whose name changes with its contents."""
-    root = _PACKAGE
-    files = {path.relative_to(root.parent): path for path in sorted(root.rglob("*.py"))}
-    digest = hashlib.sha256()
-    for name, path in files.items():
-        digest.update(f"{name}\0".encode() + path.read_bytes())
-    archive = directory / f"millstream-{digest.hexdigest()[:16]}.zip"
-    if not archive.exists():
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-            for name, path in files.items():
-                file.write(path, name)
-    return archive
-
-
-def _await_exit(pids: Iterable[int | None]) -> None:
-    """Wait until processes that Spark is about to kill are gone."""
-    clock, pause = SystemClock(), threading.Event()
-    deadline_ns = clock.monotonic_ns() + int(_KILLED_S * 1e9)
-    for pid in pids:
-        while pid and _is_running(pid) and clock.monotonic_ns() < deadline_ns:
-            pause.wait(_WAIT_S)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _spark_reason(text: str) -> str:
-    """Return the part of a Spark failure that says what happened on the executor."""
-    lost = re.search(r"ExecutorLostFailure \((executor \S+).*?Reason: ([^\n]+)", text)
-    if lost:
-        return f"its {lost[1]} was lost: {lost[2].strip().rstrip('.')}"
-    if "Python worker exited unexpectedly" in text:
-        return "its Python process ended unexpectedly"
-    if "cancelled" in text:
-        return "its Spark job was cancelled"
-    python_error = re.findall(
-        r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", text, re.MULTILINE
-    )
-    if python_error:
-        return f"its Spark task failed: {python_error[-1].strip()}"
-    return f"its Spark job ended: {_java_line(text)}"
-
-
-def _java_line(text: str) -> str:
-    """Return the line that names the error, without Java's stack and py4j's preamble."""
-    lines = [line.strip(" :\t") for line in text.splitlines() if line.strip()]
-    if lines and lines[0].startswith("An error occurred while calling"):
-        lines = lines[1:]
-    return lines[0].rstrip(".") if lines else "no reason was given"

@@ -7,6 +7,7 @@ other aggregates have one dict loop per batch.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 _FINISH_ROWS = 1024
+_UNCHANGING = frozenset({bool, bytes, float, frozenset, int, str, tuple, type(None)})
 
 
 def accumulate(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) -> None:
@@ -208,5 +210,7 @@ class Scanned(Operator):
         for key, value in rows_iterator:
             part = update(parts[key], value) if key in parts else first(value)
             parts[key] = part
-            result.append((key, finish(part) if finish is not None else part))
+            made = finish(part) if finish is not None else part
+            # What is sent on must not change when the next value comes.
+            result.append((key, made if type(made) in _UNCHANGING else copy.copy(made)))
         return result

@@ -8,6 +8,7 @@ rows are left.  Nothing is run a second time.
 from __future__ import annotations
 
 import os
+import sysconfig
 import traceback
 from dataclasses import dataclass
 from operator import length_hint
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Blame", "blame"]
 
 _OWN_FILES = f"{Path(__file__).parents[1]}{os.sep}"
+_PYTHON_FILES = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _ROW_TEXT_MAX = 200
 
 
@@ -90,11 +92,18 @@ def _node(frames: list[TracebackType], operator: Operator) -> Node:
 def _user_line(frames: list[TracebackType]) -> str:
     for frame in reversed(frames):
         file = frame.tb_frame.f_code.co_filename
-        if file != GENERATED and not file.startswith(_OWN_FILES):
+        if file != GENERATED and not _is_library(file):
             summary = traceback.FrameSummary(file, frame.tb_lineno, "")
             code = f": {summary.line}" if summary.line else ""
             return f"{os.path.basename(file)}:{frame.tb_lineno}{code}"  # noqa: PTH119
     return ""
+
+
+def _is_library(file: str) -> bool:
+    """Whether the file is Millstream's or Python's own."""
+    if file.startswith(_PYTHON_FILES):
+        return "site-packages" not in file
+    return file.startswith((_OWN_FILES, "<frozen "))
 
 
 def _shortened(row: Any) -> str:

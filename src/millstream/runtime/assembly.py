@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["Assembly", "assemble"]
 
 _WINDOW_BYTES_MIN = 65_536
-"""Below this a channel would wait for credit after every batch of a thousand rows."""
+"""A smaller share of the memory would make a channel wait after every thousand rows.
+
+A smaller `channel_credit_bytes` is what somebody asked for.
+"""
 
 
 @dataclass(slots=True)
@@ -173,4 +176,4 @@ def _window_bytes(config: Config, plan: PhysicalPlan) -> int:
         c.target_index for c in plan.channels if c.source_index != c.target_index
     )
     share = config.worker_buffer_bytes // max(remote.values(), default=1)
-    return max(_WINDOW_BYTES_MIN, min(config.channel_credit_bytes, share))
+    return min(config.channel_credit_bytes, max(_WINDOW_BYTES_MIN, share))

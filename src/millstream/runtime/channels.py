@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.protocol.frames import Frame, FrameKind
+from millstream.runtime.batches import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,7 +226,11 @@ class CreditReturn:
 
 
 class OutputChannel:
-    """The writing end of a channel: a buffer in front of a carrier."""
+    """The writing end of a channel: a buffer in front of a carrier.
+
+    The buffer is the list of the batches that were put in; they are joined when they
+    leave, so a full batch passes through as it is and no batch is ever changed.
+    """
 
     def __init__(
         self,
@@ -237,9 +242,8 @@ class OutputChannel:
         self.carrier = carrier
         self.is_closed = False
         self._policy: BufferPolicy = channel.edge.buffer
-        self._rows: Rows = []
-        #: Whether `_rows` was made here; a list put in by a router may be shared.
-        self._is_own = False
+        self._parts: list[Rows] = []
+        self._row_count = 0
         self._is_due = False
         self._deadline_ns: int | None = None
         self._set_timer = set_timer
@@ -247,40 +251,37 @@ class OutputChannel:
     @property
     def is_blocked(self) -> bool:
         """Whether it holds rows that should have left."""
-        return bool(self._rows) and (
-            self._is_due or len(self._rows) >= self._policy.rows
-        )
+        return self._is_due or self._row_count >= self._policy.rows
 
     def put(self, rows: Rows, now_ns: int) -> None:
         """Buffer rows and send the batches that are full."""
-        if self.is_closed or not rows:
+        if self.is_closed or len(rows) == 0:
             return
-        was_empty = not self._rows
-        if was_empty:
-            self._rows, self._is_own = rows, False
-        elif self._is_own:
-            self._rows.extend(rows)
-        else:
-            self._rows, self._is_own = [*self._rows, *rows], True
-        if len(self._rows) >= self._policy.rows:
+        was_empty = not self._parts
+        self._parts.append(rows)
+        self._row_count += len(rows)
+        if self._row_count >= self._policy.rows:
             self.send_ready()
         timeout_ns = self._policy.timeout_ns
-        if was_empty and self._rows and timeout_ns is not None:
+        if was_empty and self._parts and timeout_ns is not None:
             self._deadline_ns = now_ns + timeout_ns
             self._set_timer(self._deadline_ns, self)
 
     def send_ready(self) -> None:
         """Send what is due as far as credit allows."""
-        rows, size, start = self._rows, self._policy.rows, 0
+        if not self._parts or not self.carrier.has_credit:
+            return
+        rows, size, start = joined(self._parts), self._policy.rows, 0
         end = len(rows) if self._is_due else len(rows) - len(rows) % size
         while start < end and self.carrier.has_credit:
             stop = min(start + min(size, self.carrier.rows_max or size), end)
-            whole = start == 0 and stop == len(rows)
-            self.carrier.send(rows if whole else rows[start:stop])
+            is_whole = start == 0 and stop == len(rows)
+            self.carrier.send(rows if is_whole else rows[start:stop])
             start = stop
-        if start:
-            self._rows, self._is_own = rows[start:], True
-        if not self._rows:
+        rest = rows[start:] if start else rows
+        self._row_count = len(rest)
+        self._parts = [rest] if len(rest) > 0 else []
+        if not self._parts:
             self._is_due, self._deadline_ns = False, None
 
     def fire_timer(self, deadline_ns: int) -> None:
@@ -290,18 +291,19 @@ class OutputChannel:
 
     def flush(self) -> None:
         """Send everything as soon as credit allows."""
-        self._is_due = bool(self._rows)
+        self._is_due = bool(self._parts)
         self.send_ready()
 
     def end(self) -> None:
         """Say that nothing follows; the buffer must be empty."""
-        assert not self._rows
+        assert not self._parts
         if not self.is_closed:
             self.carrier.end()
 
     def close(self) -> None:
         """Drop everything: the reader wants nothing more."""
-        self.is_closed, self._rows, self._is_due = True, [], False
+        self.is_closed, self._parts, self._row_count = True, [], 0
+        self._is_due = False
 
 
 def _no_grant(_cost: int) -> None:

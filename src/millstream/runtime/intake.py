@@ -106,7 +106,7 @@ class SourceIntake:
                 reader.close()
                 self._open.popleft()
                 continue
-            if rows:
+            if len(rows) > 0:
                 self._note(split, reader, len(rows))
                 if not self._source.is_bounded:
                     self._open.rotate(-1)

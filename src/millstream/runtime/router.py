@@ -118,7 +118,7 @@ class _Owners(dict[Any, int]):
 
 class _ByUserFunction(_ByOwner):
     def __init__(
-        self, channels: list[OutputChannel], function: Callable[[Any], int]
+        self, channels: list[OutputChannel], function: Callable[[Any], object]
     ) -> None:
         super().__init__(channels)
         self._function = function
@@ -127,7 +127,14 @@ class _ByUserFunction(_ByOwner):
         function, count = self._function, len(parts)
         rows_iterator = iter(rows)
         for row in rows_iterator:
-            parts[function(row) % count].append(row)
+            number = function(row)
+            if not isinstance(number, int):
+                msg = (
+                    "the function of repartition_by must return a whole number, got "
+                    f"{number!r}; to bring equal keys together use key_by"
+                )
+                raise TypeError(msg)
+            parts[number % count].append(row)
 
 
 def make_router(

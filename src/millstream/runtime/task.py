@@ -78,6 +78,8 @@ class Task:
         self._slice_batches = slice_batches
         self._finishing: Iterator[None] = iter(())
         self._now_ns = 0
+        self._batch_rows = 0
+        self._is_closed = False
         self._blocked_since_ns: int | None = None
 
     @property
@@ -118,8 +120,10 @@ class Task:
     def close(self) -> None:
         """Give everything back; safe to call at any time."""
         self._intake.close()
-        for operator in self._chain:
-            operator.close()
+        if not self._is_closed:
+            self._is_closed = True
+            for operator in self._chain:
+                operator.close()
 
     def _advance(self) -> bool:
         is_working = False
@@ -146,6 +150,7 @@ class Task:
                     return True
                 return done > 0
             rows, port = taken
+            self._batch_rows = len(rows)
             self.rows_in += len(rows)
             self._push(rows, port, start=0)
             if any(operator.is_satisfied for operator in self._chain):
@@ -167,14 +172,14 @@ class Task:
     def _push(self, rows: Rows, port: int, start: int) -> None:
         """Run rows through the operators from `start` on and route what comes out."""
         for operator in self._chain[start:]:
-            if not rows:
+            if len(rows) == 0:
                 return
             try:
                 rows = operator.process(rows, port)
             except Exception as error:
                 raise self._failure(error, operator, rows) from error
             port = 0
-        if rows:
+        if len(rows) > 0:
             self._route(rows)
 
     def _route(self, rows: Rows) -> None:
@@ -191,15 +196,12 @@ class Task:
         self, error: Exception, operator: Operator, rows: Rows | None
     ) -> TaskFailedError:
         found = blame(error, operator, rows)
-        is_first = operator is self._chain[0]
-        index = found.row_index if is_first else None
-        count = len(rows) if rows is not None and is_first else 0
         if rows is None:
             position = "after the last record"
-        elif is_first:
-            position = self._intake.position(index, count)
         else:
-            position = f"after {self._intake.position(None, self.rows_in)}"
+            is_first = operator is self._chain[0]
+            index = found.row_index if is_first else None
+            position = self._intake.position(index, self._batch_rows)
         return TaskFailedError(found, found.node, position)
 
     def _begin_finish(self) -> None:

@@ -43,6 +43,7 @@ Rows = list[Any]
 
 _LOSSES = frozenset({"WorkerLostError", "TransportError", "LaunchError"})
 _DIFFERENCES_SHOWN = 3
+_PROBLEMS_SHOWN = 4
 
 
 @dataclass(slots=True)
@@ -153,7 +154,7 @@ def sink_rows(cluster: Cluster) -> dict[str, Rows]:
 
 def judge(cluster: Cluster, expected: Expectation) -> list[str]:
     """Return everything that is wrong with a run that is over."""
-    problems = list(cluster.problems)
+    problems = _shortened(cluster.problems)
     outcome = cluster.coordinator.outcome
     if outcome is None:
         return problems or ["the job has no outcome"]
@@ -168,6 +169,12 @@ def judge(cluster: Cluster, expected: Expectation) -> list[str]:
     problems += _judge_commits(cluster, is_success=error is None)
     problems += _judge_remains(cluster)
     return problems
+
+
+def _shortened(problems: list[str]) -> list[str]:
+    """Keep the first ones; what follows mostly follows from them."""
+    rest = len(problems) - _PROBLEMS_SHOWN
+    return problems[:_PROBLEMS_SHOWN] + ([f"and {rest} more"] if rest > 0 else [])
 
 
 def _judge_error(

@@ -155,6 +155,11 @@ class Cluster:
                 return
             self.turn()
 
+    def close(self) -> None:
+        """Give back what a run that did not end still holds."""
+        for node in self._nodes.values():
+            node.actor.close()
+
     def turn(self) -> None:
         """Let something happen."""
         self._deliver()
@@ -300,9 +305,10 @@ class Cluster:
         return [peer for peer in everybody if peer != fault.peer]
 
     def _crash(self, node: _Node) -> bool:
-        """Let a worker vanish as by SIGKILL: not one line of its code runs."""
+        """Let a worker vanish as by SIGKILL; nobody hears of what closes its files."""
         assert node.peer != COORDINATOR, "only workers crash"
         self.network.crash(node.peer)
+        node.actor.close()
         del self._nodes[node.peer]
         self._report_exit(node.peer, "it was killed")
         return True

@@ -41,6 +41,8 @@ _LAUNCH_MS = 20_000
 _CALM_BATCHES = 4
 _CALM_TURNS_MAX = 5_000
 """Enough for twenty million rows; a flow that takes longer is taken for endless."""
+_BATCH_ROWS_MAX = 64
+"""Enough batches of a small input that something can happen between two of them."""
 _CREDIT_BYTES_MAX = 16_384
 """More would let an endless source fill a window of tiny frames for a long time."""
 _PHASES = (Phase.GATHERING, Phase.CONNECTING, Phase.RUNNING, Phase.STOPPING)
@@ -200,6 +202,7 @@ def _draw_config(rng: Random, config: Config) -> Config:
     usual = {
         "launch_timeout_ms": _LAUNCH_MS,
         "channel_credit_bytes": min(config.channel_credit_bytes, _CREDIT_BYTES_MAX),
+        "source_batch_rows": min(config.source_batch_rows, _BATCH_ROWS_MAX),
     }
     changes: dict[str, Any] = usual | tight
     return replace(config, **changes)

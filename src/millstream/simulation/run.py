@@ -153,7 +153,9 @@ class Simulator:
         expected = self._expectation(deployment)
         cluster = self.cluster_class(deployment, options, seed)
         cluster.run()
-        return _summary(cluster, seed, judge(cluster, expected))
+        outcome = _summary(cluster, seed, judge(cluster, expected))
+        cluster.close()
+        return outcome
 
     def _expectation(self, deployment: Deployment) -> Expectation:
         """Return the reference, made when it is first needed."""
@@ -166,6 +168,7 @@ class Simulator:
         options = calm_options(self.config, workers)
         cluster = Cluster(self.deploy(options.config, workers), options, seed=0)
         cluster.run()
+        cluster.close()
         if cluster.problems:
             msg = (
                 f"the flow cannot be simulated, it goes wrong without any fault: "

@@ -75,6 +75,20 @@ def test_results_leave_in_batches() -> None:
     assert [len(batch) for batch in operator.finish()] == [1024, 1024, 952]
 
 
+def test_scan_sends_on_what_does_not_change_any_more() -> None:
+    """An accumulator that is updated in place is copied for every row."""
+
+    def append(items: list[int], value: int) -> list[int]:
+        items.append(value)
+        return items
+
+    (operator,) = operators([specs.Scan(fold([], append))])
+
+    rows = drained(operator, [[("k", 1), ("k", 2)], [("k", 3)]])
+
+    assert rows == [("k", [1]), ("k", [1, 2]), ("k", [1, 2, 3])]
+
+
 def test_key_that_cannot_be_a_key_blames_the_aggregation() -> None:
     """The fused counter has no line of its own for the keys' hashes."""
     (operator,) = operators(

@@ -123,6 +123,20 @@ def test_instances_of_two_tasks_share_nothing() -> None:
     assert (first.value.get(), second.value.get()) == (1, 7)
 
 
+def test_handle_that_was_looked_at_before_the_start_works_all_the_same() -> None:
+    """A constructor may touch a handle; each task's copy has handles of its own."""
+
+    class Curious(Scripted):
+        def __init__(self) -> None:
+            self.default = self.value._default
+
+    (operator,) = operators([specs.Process(Curious())])
+
+    rows = drained(operator, [[("a", lambda f: f.value.get())]])
+
+    assert rows == [("a", 7)]
+
+
 def test_map_with_state_starts_every_key_with_a_copy() -> None:
     """A list as initial state is not shared."""
 

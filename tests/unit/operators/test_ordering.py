@@ -40,7 +40,7 @@ def test_zip_refuses_to_wait_for_ever() -> None:
     (operator,) = operators([specs.Zip()], config)
     operator.process([1, 2], 0)
 
-    with pytest.raises(RuntimeError, match="3 rows ahead .* 'zip_ahead_rows_max'"):
+    with pytest.raises(RuntimeError, match=r"3 rows ahead .* 'zip_ahead_rows_max'"):
         operator.process([3], 0)
 
 

@@ -58,6 +58,9 @@ class Driver:
     def at(self, seconds: float) -> list[Command]:
         return self.tell(TimePassed(round(seconds * SECOND_NS)))
 
+    def phase(self) -> Phase:
+        return self.core.phase
+
     @property
     def outcome(self) -> Outcome:
         assert self.core.outcome is not None
@@ -110,13 +113,13 @@ def test_all_registered_leads_to_connecting() -> None:
     """The last one to come sets the deployment off, with everybody's address."""
     driver = gathering()
     assert driver.tell(registered(ONE)) == []
-    assert driver.core.phase is Phase.GATHERING
+    assert driver.phase() is Phase.GATHERING
 
     commands = driver.tell(registered(TWO))
 
     members = ((0, ONE, "host-1", 7001), (1, TWO, "host-2", 7002))
     assert commands == to_both(Deploy(1, members))
-    assert driver.core.phase is Phase.CONNECTING
+    assert driver.phase() is Phase.CONNECTING
 
 
 def test_all_ready_leads_to_running() -> None:
@@ -125,7 +128,7 @@ def test_all_ready_leads_to_running() -> None:
     assert driver.tell(WorkerReady(ONE)) == []
 
     assert driver.tell(WorkerReady(TWO)) == to_both(Start(1))
-    assert driver.core.phase is Phase.RUNNING
+    assert driver.phase() is Phase.RUNNING
 
 
 def test_all_finished_leads_to_committing() -> None:
@@ -134,7 +137,7 @@ def test_all_finished_leads_to_committing() -> None:
     assert driver.tell(WorkerFinished(ONE)) == []
 
     assert driver.tell(WorkerFinished(TWO)) == [CommitOutput()]
-    assert driver.core.phase is Phase.COMMITTING
+    assert driver.phase() is Phase.COMMITTING
     assert driver.core.outcome is None
 
 
@@ -143,7 +146,7 @@ def test_committed_leads_to_stopping_with_success() -> None:
     driver = committing()
 
     assert driver.tell(Committed()) == to_both(Release())
-    assert driver.core.phase is Phase.STOPPING
+    assert driver.phase() is Phase.STOPPING
     assert driver.outcome == Outcome(OutcomeKind.SUCCEEDED)
 
 
@@ -153,7 +156,7 @@ def test_everybody_gone_leads_to_ended() -> None:
     assert driver.tell(WorkerLost(ONE, "closed")) == []
 
     assert driver.tell(WorkerExited(TWO, "exit 0")) == [EndJob(driver.outcome)]
-    assert driver.core.phase is Phase.ENDED
+    assert driver.phase() is Phase.ENDED
 
 
 def test_grace_over_leads_to_ended() -> None:
@@ -186,7 +189,7 @@ def test_cancellation_stops_the_job_in_every_phase(
 
     commands = driver.tell(CancelRequested("enough", 0))
 
-    assert driver.core.phase is Phase.STOPPING
+    assert driver.phase() is Phase.STOPPING
     assert driver.outcome == Outcome(
         OutcomeKind.CANCELLED, "JobCancelledError", "enough"
     )
@@ -276,6 +279,19 @@ def test_broken_link_waits_for_a_better_explanation() -> None:
     assert "out of memory" in driver.outcome.reason
 
 
+def test_broken_link_does_not_speak_for_a_worker_that_is_lost() -> None:
+    """The launcher gets its time to say why, also where a link broke before."""
+    driver = running()
+    driver.tell(LinkBroke(ONE, TWO, "reset by peer", 0))
+    driver.at(0.9)
+    driver.tell(WorkerLost(TWO, "reset by peer"))
+
+    assert driver.at(1.1) == []
+    driver.tell(WorkerExited(TWO, "killed by signal 9"))
+
+    assert "killed by signal 9" in driver.outcome.reason
+
+
 def test_broken_link_between_two_living_workers_fails_the_job() -> None:
     """Both still speak to the coordinator, but not to each other."""
     driver = running()
@@ -343,7 +359,7 @@ def test_stranger_is_sent_away_and_does_not_count() -> None:
     commands = driver.tell(registered(STRANGER))
 
     assert commands == [SendMessage(STRANGER, Stop("this worker is not expected"))]
-    assert driver.core.phase is Phase.GATHERING
+    assert driver.phase() is Phase.GATHERING
 
 
 def test_worker_that_speaks_before_it_registered_is_a_bug_of_the_shell() -> None:

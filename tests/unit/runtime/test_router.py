@@ -111,3 +111,11 @@ def test_function_names_the_task_modulo_their_number(number: int, task: int) -> 
 
     assert parts[task] == [number]
     assert sum(len(part) for part in parts) == 1
+
+
+def test_function_that_returns_no_number_is_told_so() -> None:
+    """The user forgot to turn a key into a number."""
+    fan = Fan(ByFunction(lambda row: "north"), 3)  # type: ignore[arg-type, return-value]
+
+    with pytest.raises(TypeError, match="number"):
+        fan.route([1])

@@ -60,6 +60,9 @@ class Stand:
             ]
         return heard
 
+    def has_left(self) -> bool:
+        return self.worker.is_over
+
     def deploy(self, *others: PeerId) -> None:
         members = tuple((i, id_, "", 0) for i, id_ in enumerate((FIRST, *others)))
         self.tell(Deploy(1, members))
@@ -140,7 +143,7 @@ def test_user_error_is_reported_and_the_worker_stays_for_orders() -> None:
     assert stand.worker.phase is WorkerPhase.FAILED
     stand.tell(Stop("the job failed"))
     stand.step()
-    assert stand.worker.is_over
+    assert stand.has_left()
 
 
 def test_stop_makes_the_worker_leave_with_the_reason() -> None:
@@ -151,7 +154,7 @@ def test_stop_makes_the_worker_leave_with_the_reason() -> None:
     stand.tell(Stop("cancelled by the user"))
     stand.step()
 
-    assert stand.worker.is_over
+    assert stand.has_left()
     assert stand.worker.reason == "cancelled by the user"
 
 
@@ -163,7 +166,7 @@ def test_release_makes_the_worker_leave_without_a_reason() -> None:
     stand.tell(Release())
     stand.step()
 
-    assert stand.worker.is_over
+    assert stand.has_left()
     assert stand.worker.reason == ""
 
 
@@ -176,12 +179,12 @@ def test_worker_leaves_when_the_coordinator_is_silent_for_a_lease() -> None:
     stand.step()
     stand.clock.advance("1s")
     stand.step()
-    assert not stand.worker.is_over
+    assert not stand.has_left()
 
     stand.clock.advance("1ms")
     stand.step()
 
-    assert stand.worker.is_over
+    assert stand.has_left()
     assert "silent for 1.0 s" in stand.worker.reason
 
 
@@ -193,7 +196,7 @@ def test_worker_leaves_when_the_coordinator_is_gone() -> None:
     stand.coordinator.close()
     stand.worker.step()
 
-    assert stand.worker.is_over
+    assert stand.has_left()
     assert "lost the coordinator" in stand.worker.reason
 
 
@@ -222,7 +225,7 @@ def test_lost_peer_is_reported_not_judged() -> None:
     messages = stand.step()
 
     assert messages == [LinkLost(1, 1, 2, "it disconnected")]
-    assert not stand.worker.is_over
+    assert not stand.has_left()
 
 
 def test_gap_on_a_channel_fails_the_worker() -> None:

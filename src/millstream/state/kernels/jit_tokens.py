@@ -1,0 +1,285 @@
+"""Splitting text into tokens: one pass over the bytes, Arrow views out.
+
+Theory of operation.  A character class is a few ranges of ASCII bytes.  A window of text
+is compared with the ranges, which the compiler does for many bytes at once; every 64
+results are gathered into the bits of one word, and the tokens are the runs of ones in
+it.  So there is no branch for a byte and hardly a mispredicted one for a token.  A token
+of at most 12 bytes is put inside its view by two loads and masks; a longer one is copied
+to a buffer of its own.
+
+Bytes outside ASCII belong to no range: the caller keeps such rows away (`pack` finds
+them) and has them split by somebody who knows Unicode.
+
+Nothing here allocates more than a window.  Without room, `split` returns early and is
+called again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from millstream.state.kernels.jit import compiled, inlined
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Words = NDArray[np.uint64]
+    Integers = NDArray[np.int64]
+    Bytes = NDArray[np.uint8]
+
+__all__ = ["locate", "pack", "rows_of", "split"]
+
+WORDS = "Array(uint64, 1, 'C', readonly=True)"
+BYTES = "Array(uint8, 1, 'C', readonly=True)"
+INTEGERS = "Array(int64, 1, 'C', readonly=True)"
+BOOLEANS = "Array(boolean, 1, 'C', readonly=True)"
+
+U64 = np.uint64
+ZERO, ONE, TWO, FOUR, EIGHT = U64(0), U64(1), U64(2), U64(4), U64(8)
+TWELVE, SIXTEEN, HALF, TOP = U64(12), U64(16), U64(32), U64(63)
+LOW = U64(0xFFFF_FFFF)
+EVERY = U64(0x0101_0101_0101_0101)
+HIGH_BITS = EVERY * U64(0x80)
+BELOW_A, BELOW_BRACKET = EVERY * U64(0x80 - 0x41), EVERY * U64(0x80 - 0x5B)
+
+# Multiplying eight bytes of 0 or 1 by this puts them side by side into the top byte.
+GATHER, TOP_BYTE = U64(0x0102_0408_1020_4080), U64(56)
+
+# By the length of a token up to 12, what to keep of its first and second eight bytes.
+KEEP_LOW = np.array([2 ** (8 * min(n, 8)) - 1 for n in range(13)], dtype=np.uint64)
+KEEP_HIGH = np.array([2 ** (8 * max(n - 8, 0)) - 1 for n in range(13)], dtype=np.uint64)
+
+WINDOW = 4096
+
+# Most tokens that can end among 64 bytes.
+ENDS_MAX = 33
+
+# What goes between packed rows; it belongs to no class.
+BETWEEN = np.uint8(0xFF)
+
+# What `state` holds, by position.
+COUNT, LONG_USED, POSITION, IS_OPEN, OPENED = range(5)
+
+
+@intrinsic
+def load_word(_context: Any, _address: Any) -> Any:
+    """Read the word at an address, aligned or not."""
+
+    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        return builder.load(pointer, align=1)
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def load_byte(_context: Any, _address: Any) -> Any:
+    """Read the byte at an address."""
+
+    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        return builder.load(pointer)
+
+    return types.uint8(types.uint64), generate
+
+
+@intrinsic
+def store_word(_context: Any, _address: Any, _word: Any) -> Any:
+    """Write a word to an address, aligned or not."""
+
+    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        builder.store(args[1], pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.uint64), generate
+
+
+@intrinsic
+def lowest(_context: Any, _word: Any) -> Any:
+    """Return the position of the lowest bit that is set; there must be one."""
+
+    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+@inlined
+def lowered(word: U64) -> U64:
+    """Turn the capital letters among eight ASCII bytes into small ones."""
+    is_capital = (word + BELOW_A) & ~(word + BELOW_BRACKET) & HIGH_BITS
+    return word | is_capital >> TWO
+
+
+@inlined
+def classify(
+    text: Bytes, start: int, stop: int, ranges: Bytes, is_member: Bytes
+) -> None:
+    """Write a 1 for every byte that is in a range and a 0 for every other."""
+    for at in range(stop - start):
+        is_member[at] = 0
+    for pair in range(ranges.size // 2):
+        first, span = ranges[2 * pair], ranges[2 * pair + 1]
+        for at in range(stop - start):
+            is_member[at] |= np.uint8(np.uint8(text[start + at] - first) <= span)
+    for at in range(stop - start, WINDOW):
+        is_member[at] = 0
+
+
+@inlined
+def bits_of(address: U64) -> U64:
+    """Return 64 bytes of 0 or 1 as the bits of a word."""
+    bits = ZERO
+    for part in range(8):
+        word = load_word(address + U64(part) * EIGHT)
+        bits |= (word * GATHER >> TOP_BYTE) << (U64(part) * EIGHT)
+    return bits
+
+
+@inlined
+def emit(
+    start: U64, length: U64, is_lower: bool, view: U64, long: Bytes, used: int
+) -> int:
+    """Write the view of a token; return how much of `long` is used then."""
+    low, high = load_word(start), load_word(start + EIGHT)
+    if is_lower:
+        low, high = lowered(low), lowered(high)
+    if length <= TWELVE:
+        low &= KEEP_LOW[length]
+        high &= KEEP_HIGH[length]
+        store_word(view, low << HALF | length)
+        store_word(view + EIGHT, low >> HALF | high << HALF)
+        return used
+    for position in range(length):
+        byte = load_byte(start + U64(position))
+        is_capital = is_lower and np.uint8(byte - np.uint8(0x41)) < np.uint8(26)
+        long[used + np.int64(position)] = byte | np.uint8(0x20) if is_capital else byte
+    store_word(view, low << HALF | length)
+    store_word(view + EIGHT, U64(used) << HALF)
+    return used + np.int64(length)
+
+
+@compiled(
+    f"boolean({BYTES}, int64, {BYTES}, boolean, uint64[::1], int64[::1], uint8[::1],"
+    " int64[::1])"
+)
+def split(
+    text: Bytes,
+    size: int,
+    ranges: Bytes,
+    is_lower: bool,  # noqa: FBT001 - kernels take no keywords
+    views: Words,
+    positions: Integers,
+    long: Bytes,
+    state: Integers,
+) -> bool:
+    """Append the tokens of the first `size` bytes; return whether all are done.
+
+    `text` has at least 16 bytes more than `size`, `long` is as long as `size`, and
+    `positions`, where the tokens start, is left alone if it is empty.
+    """
+    base, target = U64(text.ctypes.data), U64(views.ctypes.data)
+    is_member = np.empty(WINDOW, dtype=np.uint8)
+    members = U64(is_member.ctypes.data)
+    count, used = state[COUNT], state[LONG_USED]
+    is_open, opened = U64(state[IS_OPEN]), U64(state[OPENED])
+    at = state[POSITION]
+    while at <= size and views.size // 2 - count >= ENDS_MAX * WINDOW // 64:
+        classify(text, at, min(at + WINDOW, size), ranges, is_member)
+        for part in range(min(WINDOW, size - at + 1 + 63) // 64):
+            first = U64(at + 64 * part)
+            bits = bits_of(members + U64(64 * part))
+            before = bits << ONE | is_open
+            starts, ends = bits & ~before, ~bits & before
+            while ends != ZERO:
+                if is_open == ZERO:
+                    opened = first + lowest(starts)
+                    starts &= starts - ONE
+                is_open = ZERO
+                length = first + lowest(ends) - opened
+                ends &= ends - ONE
+                if positions.size > 0:
+                    positions[count] = opened
+                view = target + U64(count) * SIXTEEN
+                used = emit(base + opened, length, is_lower, view, long, used)
+                count += 1
+            if starts != ZERO:
+                opened = first + lowest(starts)
+            is_open = bits >> TOP
+        at += WINDOW
+    state[COUNT], state[LONG_USED] = count, used
+    state[IS_OPEN], state[OPENED] = is_open, opened
+    state[POSITION] = at
+    return bool(at > size)
+
+
+@compiled(f"void(int64[::1], {INTEGERS}, int64[::1])")
+def rows_of(positions: Integers, ends: Integers, rows: Integers) -> None:
+    """Write the row in which each token starts; `ends` is where each row ends."""
+    row = 0
+    for token in range(positions.size):
+        while ends[row] <= positions[token]:
+            row += 1
+        rows[token] = row
+
+
+@compiled(f"void({WORDS}, uint64[::1], {BOOLEANS}, uint64[::1], int64[::1])")
+def locate(
+    views: Words,
+    buffers: Words,
+    nulls: NDArray[np.bool_],
+    starts: Words,
+    lengths: Integers,
+) -> None:
+    """Write the address and length of the text of each view; that of null is empty."""
+    base = U64(views.ctypes.data)
+    for row in range(starts.size):
+        first, second = views[2 * row], views[2 * row + 1]
+        length = first & LOW
+        if nulls.size > 0 and nulls[row]:
+            length = ZERO
+        lengths[row] = length
+        if length <= TWELVE:
+            starts[row] = base + U64(row) * SIXTEEN + FOUR
+        else:
+            starts[row] = buffers[second & LOW] + (second >> HALF)
+
+
+@compiled(
+    "int64(uint64[::1], int64[::1], uint8[::1], int64[::1], boolean[::1])"
+)
+def pack(
+    starts: Words,
+    lengths: Integers,
+    text: Bytes,
+    ends: Integers,
+    is_foreign: NDArray[np.bool_],
+) -> int:
+    """Copy rows one after the other, those outside ASCII as empty; return the size."""
+    base = U64(text.ctypes.data)
+    used = 0
+    for row in range(starts.size):
+        start, length = starts[row], lengths[row]
+        seen = ZERO
+        whole = length - length % 8
+        for at in range(0, whole, 8):
+            word = load_word(start + U64(at))
+            store_word(base + U64(used + at), word)
+            seen |= word
+        for at in range(whole, length):
+            byte = load_byte(start + U64(at))
+            text[used + at] = byte
+            seen |= U64(byte)
+        is_foreign[row] = seen & HIGH_BITS != ZERO
+        if not is_foreign[row]:
+            used += length
+        text[used] = BETWEEN
+        used += 1
+        ends[row] = used
+    return used

@@ -1,0 +1,98 @@
+"""Getting the compiled kernels without waiting for them.
+
+The first call of `ready` starts a thread that imports the `jit_` modules, which compiles
+them or loads them from Numba's cache; until a module is there, `ready` answers None and
+callers take their slower way.  Where Numba is not installed, None is the last word.
+
+Nothing here knows what a kernel computes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import importlib.util
+import logging
+import threading
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["Family", "is_installed", "loaded", "ready"]
+
+Family = Literal["index", "scatter", "tokens"]
+
+#: In the order in which they are compiled.
+FAMILIES: tuple[Family, ...] = ("index", "scatter", "tokens")
+
+logger = logging.getLogger(__name__)
+
+
+def is_installed() -> bool:
+    """Tell whether there is a Numba that compiles."""
+    if importlib.util.find_spec("numba") is None:
+        return False
+    from os import environ  # noqa: PLC0415 - read as Numba itself reads it
+
+    return environ.get("NUMBA_DISABLE_JIT", "0") == "0"
+
+
+def ready(family: Family) -> ModuleType | None:
+    """Return the kernels of a family if they are compiled, and see that they will be."""
+    module = _loader.modules.get(family)
+    if module is None and not _loader.is_started:
+        _loader.start()
+    return module
+
+
+def loaded(family: Family) -> ModuleType | None:
+    """Return the kernels of a family once they are compiled; None without Numba."""
+    if ready(family) is None:
+        _loader.join()
+    return _loader.modules.get(family)
+
+
+class _Loader:
+    """Imports the kernels in a thread of its own, one family after the other."""
+
+    def __init__(self) -> None:
+        self.modules: dict[Family, ModuleType] = {}
+        self.is_started = False
+        self._is_stopping = False
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        with self._lock:
+            if self.is_started:
+                return
+            self.is_started = True
+            if is_installed():
+                self._thread = threading.Thread(
+                    target=self._load, name="millstream-kernels", daemon=True
+                )
+                self._thread.start()
+                # The interpreter must not end in the middle of a compilation.
+                atexit.register(self.stop)
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        self.join()
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    def _load(self) -> None:
+        for family in FAMILIES:
+            if self._is_stopping:
+                return
+            name = f"{__package__}.jit_{family}"
+            try:
+                self.modules[family] = importlib.import_module(name)
+            except Exception:  # the slower way gives the same results
+                logger.warning("could not compile %s; doing without", name, exc_info=True)
+
+
+_loader = _Loader()

@@ -1,0 +1,88 @@
+"""What a type checker must infer about flows; mypy reads this, nobody runs it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, assert_type
+
+import millstream as ms
+
+
+class Running(ms.StatefulFunction[str, int, float]):
+    """Averages so far."""
+
+    total = ms.ValueState[int](default=0)
+    values = ms.ListState[int]()
+    seen = ms.MapState[str, int]()
+
+    def on_record(self, key: str, value: int) -> list[float]:
+        assert_type(self.total.get(), int)
+        assert_type(self.values.get(), list[int])
+        assert_type(self.seen.get(key), int | None)
+        return [value / 2]
+
+
+def sources(flow: ms.Flow) -> None:
+    assert_type(flow.from_iterable([1, 2]), ms.Stream[int])
+    assert_type(flow.from_iterable("ab"), ms.Stream[str])
+    assert_type(flow.from_iterable(lambda: iter([1.5])), ms.Stream[float])
+    assert_type(flow.from_parallel(lambda rank, size: range(rank)), ms.Stream[int])
+    assert_type(flow.read_text("books/*.txt"), ms.Stream[str])
+
+
+def rows(numbers: ms.Stream[int]) -> None:
+    assert_type(numbers.map(str), ms.Stream[str])
+    assert_type(numbers.flat_map(lambda i: [i / 2]), ms.Stream[float])
+    assert_type(numbers.filter(lambda i: i > 0), ms.Stream[int])
+    assert_type(numbers.filter_map(lambda i: str(i) if i else None), ms.Stream[str])
+    assert_type(numbers.map(lambda i: [i]).flatten(), ms.Stream[int])
+    assert_type(numbers.inspect(print), ms.Stream[int])
+    assert_type(numbers.map_batches(lambda rows: [len(rows)]), ms.Stream[int])
+    assert_type(numbers.unique(), ms.Stream[int])
+    assert_type(numbers.shuffle(), ms.Stream[int])
+    assert_type(numbers.max_parallelism(1), ms.Stream[int])
+    assert_type(numbers.merge(numbers), ms.Stream[int])
+    assert_type(numbers.split(2), tuple[ms.Stream[int], ...])
+    assert_type(numbers.zip(numbers.map(str)), ms.Stream[tuple[int, str]])
+    assert_type(numbers.sort_by(lambda i: -i).limit(3), ms.Stream[int])
+
+
+def keys(words: ms.Stream[str]) -> None:
+    keyed = words.key_by(len)
+    assert_type(keyed, ms.KeyedStream[int, str])
+    assert_type(keyed.map(len), ms.KeyedStream[int, int])
+    assert_type(keyed.flat_map(list), ms.KeyedStream[int, str])
+    assert_type(keyed.filter(bool), ms.KeyedStream[int, str])
+    assert_type(keyed.key_by(str.lower), ms.KeyedStream[str, str])
+    assert_type(keyed.drop_key(), ms.Stream[str])
+    assert_type(keyed.unkey(), ms.Stream[tuple[int, str]])
+    assert_type(
+        keyed.map_with_state(0, lambda n, word: (n + 1, word)),
+        ms.KeyedStream[int, str],
+    )
+    lengths = words.key_by(str.lower).map(len)
+    assert_type(lengths.process(Running()), ms.KeyedStream[str, float])
+
+
+def groups(words: ms.Stream[str]) -> None:
+    groups = words.group_by(len)
+    assert_type(groups, ms.GroupedStream[int, str])
+    assert_type(groups.count(), ms.Stream[tuple[int, int]])
+    assert_type(groups.reduce(lambda x, y: x + y), ms.Stream[tuple[int, str]])
+    assert_type(groups.fold(0, lambda n, word: n + 1), ms.Stream[tuple[int, int]])
+    assert_type(groups.max(), ms.Stream[tuple[int, str]])
+    assert_type(groups.unique(), ms.Stream[tuple[int, set[str]]])
+    assert_type(groups.mean(), ms.Stream[tuple[int, Any]])
+
+
+def results(numbers: ms.Stream[int], flow: ms.Flow) -> None:
+    assert_type(numbers.collect().result(), list[int])
+    assert_type(numbers.collect(set).result(), set[int])
+    assert_type(numbers.collect(Counter).result(), Counter[int])
+    assert_type(numbers.key_by(str).collect().result(), list[tuple[str, int]])
+    assert_type(numbers.count().result(), int)
+    assert_type(numbers.max().result(), int | None)
+    assert_type(numbers.reduce(lambda x, y: x + y).result(), int | None)
+    assert_type(numbers.fold("", lambda text, i: text).result(), str)
+    assert_type(flow.run(on="local"), ms.Job)
+    assert_type(flow.start(on="processes", workers=2), ms.Job)
