@@ -38,6 +38,9 @@ class Operator:
         """Take a batch of input `port` and return what follows from it."""
         raise NotImplementedError
 
+    def end_port(self, port: int) -> None:
+        """Note that nothing more comes on input `port`, while others go on."""
+
     def flush(self) -> Rows:
         """Return the rows held back only to save work; called before every cut."""
         return []

@@ -105,7 +105,16 @@ class Zipped(Operator):
     def __init__(self, nodes: tuple[Node, ...], ahead_rows_max: int) -> None:
         super().__init__(nodes)
         self._waiting: tuple[Rows, Rows] = ([], [])
+        self._ended: set[int] = set()
         self._ahead_rows_max = ahead_rows_max
+
+    @property
+    def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
+        """Whether no row can find a partner any more."""
+        return any(not self._waiting[port] for port in self._ended)
+
+    def end_port(self, port: int) -> None:
+        self._ended.add(port)
 
     def process(self, rows: Rows, port: int) -> Rows:
         left, right = self._waiting

@@ -286,6 +286,9 @@ Spec = (
     | Write
 )
 
+LOCAL = ".local"
+"""Ends the name of an operator that the planner put in front of the user's."""
+
 SINKS = (Collect, Result, ForEach, Write)
 
 
@@ -315,6 +318,11 @@ class Node:
     regroups: Grouping | None = None
     width: int | None = None
     buffer: BufferPolicy | None = None
+
+    @property
+    def user_name(self) -> str:
+        """The name the user knows it by, also for a part the planner put in front."""
+        return self.name.removesuffix(LOCAL)
 
     @property
     def is_sink(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from millstream.plan.grouping import Fields
 from millstream.plan.nodes import (
+    LOCAL,
     AggregateAll,
     AggregateByKey,
     Combine,
@@ -89,7 +90,7 @@ class _Rewriter:
         before = replace(
             node,
             id=len(self.plan.nodes) + len(self.nodes),
-            name=f"{node.name}.local",
+            name=f"{node.name}{LOCAL}",
             spec=spec,
             width=None,
             regroups=None,

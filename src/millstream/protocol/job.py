@@ -41,7 +41,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, assert_never
 
-from millstream.errors import LocalProtocolError
 from millstream.protocol.messages import Deploy, Member, Release, Start, Stop
 
 if TYPE_CHECKING:
@@ -365,18 +364,18 @@ class JobCore:
         return self._to_all(Deploy(_GENERATION, members))
 
     def _handle_ready(self, worker: PeerId) -> list[Command]:
-        if self.phase is not Phase.CONNECTING:
+        if self.phase is not Phase.CONNECTING or worker not in self._members:
             return []
-        self._member(worker).is_ready = True
+        self._members[worker].is_ready = True
         if not all(member.is_ready for member in self._members.values()):
             return []
         self.phase = Phase.RUNNING
         return self._to_all(Start(_GENERATION))
 
     def _handle_finished(self, worker: PeerId) -> list[Command]:
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not Phase.RUNNING or worker not in self._members:
             return []
-        self._member(worker).is_finished = True
+        self._members[worker].is_finished = True
         if not all(member.is_finished for member in self._members.values()):
             return []
         self.phase = Phase.COMMITTING
@@ -508,12 +507,6 @@ class JobCore:
 
     def _to_all(self, message: Message) -> list[Command]:
         return [SendMessage(worker, message) for worker in self._members]
-
-    def _member(self, worker: PeerId) -> _Member:
-        if worker not in self._members:
-            msg = f"worker {worker} spoke before it registered"
-            raise LocalProtocolError(msg)
-        return self._members[worker]
 
     def _index(self, worker: PeerId) -> int:
         return self._members[worker].index if worker in self._members else worker - 1

@@ -26,6 +26,7 @@ class ChannelIntake:
         self.channels: list[InputChannel] = []
         self._ready: deque[InputChannel] = deque()
         self._current: InputChannel | None = None
+        self._over_ports: list[int] = []
 
     @property
     def is_over(self) -> bool:
@@ -48,7 +49,19 @@ class ChannelIntake:
             if len(channel):
                 self._current = channel
                 return channel.take(), channel.port
+            if channel.is_ended:
+                self._note_end(channel.port)
         return None
+
+    def over_ports(self) -> list[int]:
+        """Return the input ports that ended since the last time."""
+        ports, self._over_ports = self._over_ports, []
+        return ports
+
+    def _note_end(self, port: int) -> None:
+        same_port = [c for c in self.channels if c.port == port]
+        if all(c.is_ended and not len(c) for c in same_port):
+            self._over_ports.append(port)
 
     def position(self, row_index: int | None, row_count: int) -> str:
         """Say which row of the last batch is meant."""
@@ -130,6 +143,10 @@ class SourceIntake:
         before = self._rows_of.get(split.name, 0)
         self._rows_of[split.name] = before + row_count
         self._current = (split, before, reader.offset)
+
+    def over_ports(self) -> list[int]:
+        """Return no ports: a source has one input, and `is_over` tells its end."""
+        return []
 
     def position(self, row_index: int | None, row_count: int) -> str:
         """Say which row of the last batch is meant."""

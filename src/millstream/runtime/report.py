@@ -25,7 +25,7 @@ def failure_report(
     if isinstance(error, TaskFailedError):
         cause = error.__cause__ or error
         kind = "OperatorError"
-        operator, location = error.node.name, str(error.node.location)
+        operator, location = error.node.user_name, str(error.node.location)
         position = f"{error.position} (worker {index})"
         text = _sentence(error, cause)
     else:
@@ -41,7 +41,8 @@ def failure_report(
 
 def _sentence(error: TaskFailedError, cause: BaseException) -> str:
     node = error.node
-    operator = f"{node.verb} {node.name!r}" if node.name != node.verb else node.verb
+    name = node.user_name
+    operator = f"{node.verb} {name!r}" if name != node.verb else node.verb
     text = f"{operator} at {node.location} raised {_one_line(cause)}; {error.position}"
     if error.blame is not None and error.blame.row_text:
         text += f", value {error.blame.row_text}"

@@ -144,22 +144,32 @@ class Task:
                 self.phase = TaskPhase.DRAINING
                 return True
             taken = self._take()
+            if taken is not None:
+                self._process(*taken)
+            if self._is_satisfied():
+                self._intake.close()
+                self._begin_finish()
+                return True
             if taken is None:
                 if self._intake.is_over:
                     self._begin_finish()
                     return True
                 return done > 0
-            rows, port = taken
-            self._batch_rows = len(rows)
-            self.rows_in += len(rows)
-            self._push(rows, port, start=0)
-            if any(operator.is_satisfied for operator in self._chain):
-                self._intake.close()
-                self._begin_finish()
-                return True
             if self._is_blocked():
                 return True
         return True
+
+    def _process(self, rows: Rows, port: int) -> None:
+        self._batch_rows = len(rows)
+        self.rows_in += len(rows)
+        self._push(rows, port, start=0)
+
+    def _is_satisfied(self) -> bool:
+        """Whether an operator needs nothing more of the input."""
+        for port in self._intake.over_ports():
+            for operator in self._chain[:1]:
+                operator.end_port(port)
+        return any(operator.is_satisfied for operator in self._chain)
 
     def _take(self) -> tuple[Rows, int] | None:
         try:

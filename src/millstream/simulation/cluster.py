@@ -8,7 +8,7 @@ is a bug of the engine and fails the run.
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.protocol.ids import COORDINATOR, PeerId
@@ -58,13 +58,6 @@ class _Node:
         return max(self.frozen_until_ns, self.wake_ns)
 
 
-@dataclass(slots=True)
-class _Exits:
-    """What the launcher will say about processes that ended."""
-
-    notices: list[tuple[int, PeerId, str]] = field(default_factory=list)
-
-
 class Cluster:
     """A simulated job.
 
@@ -92,7 +85,8 @@ class Cluster:
         self.deployment, self.sinks = stand_in(deployment, options, seed)
         self._turns = stream(seed, "turns")
         self._exit_delays = stream(seed, "exits")
-        self._exits = _Exits()
+        #: What the launcher will say, and when, about processes that ended.
+        self._exit_notices: list[tuple[int, PeerId, str]] = []
         self._phase: Phase | None = None
         self._faults: list[tuple[int, Fault]] = []
         self._buffers = BufferChecker(deployment, self.problems)
@@ -176,7 +170,7 @@ class Cluster:
             self._enter(self.coordinator.phase)
         while self._faults and self._faults[0][0] <= now_ns:
             self.inject(self._faults.pop(0)[1])
-        notices = self._exits.notices
+        notices = self._exit_notices
         while notices and notices[0][0] <= now_ns:
             _, peer, reason = notices.pop(0)
             self.coordinator.worker_exited(peer, reason)
@@ -228,7 +222,7 @@ class Cluster:
         woken = self.network.woken
         times = [node.wants_ns(woken) for node in self._nodes.values()]
         times += [entry[0] for entry in self._faults[:1]]
-        times += [notice[0] for notice in self._exits.notices[:1]]
+        times += [notice[0] for notice in self._exit_notices[:1]]
         if self.network.next_ns is not None:
             times.append(self.network.next_ns)
         self.clock.jump(min(times))
@@ -247,7 +241,7 @@ class Cluster:
         if self.options.is_exit_reported:
             delay_ns = int(self._exit_delays.random() * _EXIT_NOTICE_NS_MAX)
             notice = (self.clock.now_ns + delay_ns, peer, reason)
-            self._exits.notices = sorted([*self._exits.notices, notice])
+            self._exit_notices = sorted([*self._exit_notices, notice])
 
     def _commit(self) -> None:
         for sink in self.sinks.values():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.making import drained, operators
+from tests.making import drained, nodes, operators
 
 from millstream.config import Config, configured
-from millstream.operators.ordering import Sorted
+from millstream.operators.ordering import Sorted, Zipped
 from millstream.plan import nodes as specs
 
 
@@ -55,3 +55,14 @@ def test_zip_ahead_counts_only_rows_without_a_partner() -> None:
         pairs += operator.process([-number], 1)
 
     assert len(pairs) == 100
+
+
+def test_zip_is_satisfied_when_a_side_that_ended_has_no_row_left() -> None:
+    """An endless side is not read for ever."""
+    zipped = Zipped(tuple(nodes([specs.Zip()])), 10)
+    zipped.process([1, 2], 0)
+    zipped.end_port(0)
+
+    assert not zipped.is_satisfied
+    assert zipped.process(["a", "b", "c"], 1) == [(1, "a"), (2, "b")]
+    assert zipped.is_satisfied

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.errors import LocalProtocolError
 from millstream.protocol.ids import PeerId
 from millstream.protocol.job import (
     CancelRequested,
@@ -362,9 +361,9 @@ def test_stranger_is_sent_away_and_does_not_count() -> None:
     assert driver.phase() is Phase.GATHERING
 
 
-def test_worker_that_speaks_before_it_registered_is_a_bug_of_the_shell() -> None:
-    """The shell has to look at identities before it asks the core."""
+def test_worker_that_never_registered_is_ignored() -> None:
+    """It knows the secret, but it is not one of ours."""
     driver = connecting()
 
-    with pytest.raises(LocalProtocolError, match="spoke before it registered"):
-        driver.core.handle(WorkerReady(STRANGER))
+    assert driver.core.handle(WorkerReady(STRANGER)) == []
+    assert driver.phase() is Phase.CONNECTING

@@ -132,6 +132,4 @@ def _floats_of_bits(dtype: pl.DataType) -> Coding:
 def _with_nulls_of(series: pl.Series, values: pl.Series) -> pl.Series:
     if not series.null_count():
         return values
-    return values.zip_with(
-        series.is_not_null(), pl.Series([None], dtype=values.dtype)
-    )
+    return values.zip_with(series.is_not_null(), pl.Series([None], dtype=values.dtype))

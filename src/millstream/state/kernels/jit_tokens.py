@@ -1,16 +1,15 @@
 """Splitting text into tokens: one pass over the bytes, Arrow views out.
 
-Theory of operation.  A character class is a few ranges of ASCII bytes.  A window of text
-is compared with the ranges, which the compiler does for many bytes at once; every 64
-results are gathered into the bits of one word, and the tokens are the runs of ones in
-it.  So there is no branch for a byte and hardly a mispredicted one for a token.  A token
-of at most 12 bytes is put inside its view by two loads and masks; a longer one is copied
-to a buffer of its own.
+Theory of operation.  A character class is a few ranges of ASCII bytes.  Eight bytes are
+compared with a range at once, by additions; every 64 results are gathered into the bits
+of one word, and the tokens are the runs of ones in it.  So there is no branch for a byte
+and hardly a mispredicted one for a token.  A token of at most 12 bytes is put inside its
+view by two loads and masks; a longer one is copied to a buffer of its own.
 
 Bytes outside ASCII belong to no range: the caller keeps such rows away (`pack` finds
 them) and has them split by somebody who knows Unicode.
 
-Nothing here allocates more than a window.  Without room, `split` returns early and is
+Nothing here allocates.  Without room, `split` returns early and is
 called again.
 """
 
@@ -40,7 +39,7 @@ INTEGERS = "Array(int64, 1, 'C', readonly=True)"
 BOOLEANS = "Array(boolean, 1, 'C', readonly=True)"
 
 U64 = np.uint64
-ZERO, ONE, TWO, FOUR, EIGHT = U64(0), U64(1), U64(2), U64(4), U64(8)
+ZERO, ONE, TWO, FOUR, SEVEN, EIGHT = U64(0), U64(1), U64(2), U64(4), U64(7), U64(8)
 TWELVE, SIXTEEN, HALF, TOP = U64(12), U64(16), U64(32), U64(63)
 LOW = U64(0xFFFF_FFFF)
 EVERY = U64(0x0101_0101_0101_0101)
@@ -54,10 +53,11 @@ GATHER, TOP_BYTE = U64(0x0102_0408_1020_4080), U64(56)
 KEEP_LOW = np.array([2 ** (8 * min(n, 8)) - 1 for n in range(13)], dtype=np.uint64)
 KEEP_HIGH = np.array([2 ** (8 * max(n - 8, 0)) - 1 for n in range(13)], dtype=np.uint64)
 
-WINDOW = 4096
+# How many bytes are looked at together, and the most tokens that can end among them.
+BITS, ENDS_MAX = 64, 33
 
-# Most tokens that can end among 64 bytes.
-ENDS_MAX = 33
+# What may be read beyond the end of a text.
+PADDING = 80
 
 # What goes between packed rows; it belongs to no class.
 BETWEEN = np.uint8(0xFF)
@@ -118,27 +118,23 @@ def lowered(word: U64) -> U64:
 
 
 @inlined
-def classify(
-    text: Bytes, start: int, stop: int, ranges: Bytes, is_member: Bytes
-) -> None:
-    """Write a 1 for every byte that is in a range and a 0 for every other."""
-    for at in range(stop - start):
-        is_member[at] = 0
-    for pair in range(ranges.size // 2):
-        first, span = ranges[2 * pair], ranges[2 * pair + 1]
-        for at in range(stop - start):
-            is_member[at] |= np.uint8(np.uint8(text[start + at] - first) <= span)
-    for at in range(stop - start, WINDOW):
-        is_member[at] = 0
+def members(address: U64, ranges: Words) -> U64:
+    """Return as bits which of 64 bytes are in a range.
 
-
-@inlined
-def bits_of(address: U64) -> U64:
-    """Return 64 bytes of 0 or 1 as the bits of a word."""
+    Adding to an ASCII byte what it lacks to 128 at the low end of a range sets its
+    highest bit if it is at or above that end; likewise beyond the high end.
+    """
     bits = ZERO
     for part in range(8):
         word = load_word(address + U64(part) * EIGHT)
-        bits |= (word * GATHER >> TOP_BYTE) << (U64(part) * EIGHT)
+        ascii_bits = word & ~HIGH_BITS
+        inside = ZERO
+        for pair in range(ranges.size // 2):
+            inside |= (ascii_bits + ranges[2 * pair]) & ~(
+                ascii_bits + ranges[2 * pair + 1]
+            )
+        inside &= ~word & HIGH_BITS
+        bits |= ((inside >> SEVEN) * GATHER >> TOP_BYTE) << (U64(part) * EIGHT)
     return bits
 
 
@@ -166,13 +162,13 @@ def emit(
 
 
 @compiled(
-    f"boolean({BYTES}, int64, {BYTES}, boolean, uint64[::1], int64[::1], uint8[::1],"
+    f"boolean({BYTES}, int64, {WORDS}, boolean, uint64[::1], int64[::1], uint8[::1],"
     " int64[::1])"
 )
 def split(
     text: Bytes,
     size: int,
-    ranges: Bytes,
+    ranges: Words,
     is_lower: bool,  # noqa: FBT001 - kernels take no keywords
     views: Words,
     positions: Integers,
@@ -181,38 +177,37 @@ def split(
 ) -> bool:
     """Append the tokens of the first `size` bytes; return whether all are done.
 
-    `text` has at least 16 bytes more than `size`, `long` is as long as `size`, and
-    `positions`, where the tokens start, is left alone if it is empty.
+    `text` has at least `PADDING` bytes more than `size`, `long` is as long as `size`,
+    and `positions`, where the tokens start, is left alone if it is empty.
     """
     base, target = U64(text.ctypes.data), U64(views.ctypes.data)
-    is_member = np.empty(WINDOW, dtype=np.uint8)
-    members = U64(is_member.ctypes.data)
     count, used = state[COUNT], state[LONG_USED]
     is_open, opened = U64(state[IS_OPEN]), U64(state[OPENED])
     at = state[POSITION]
-    while at <= size and views.size // 2 - count >= ENDS_MAX * WINDOW // 64:
-        classify(text, at, min(at + WINDOW, size), ranges, is_member)
-        for part in range(min(WINDOW, size - at + 1 + 63) // 64):
-            first = U64(at + 64 * part)
-            bits = bits_of(members + U64(64 * part))
-            before = bits << ONE | is_open
-            starts, ends = bits & ~before, ~bits & before
-            while ends != ZERO:
-                if is_open == ZERO:
-                    opened = first + lowest(starts)
-                    starts &= starts - ONE
-                is_open = ZERO
-                length = first + lowest(ends) - opened
-                ends &= ends - ONE
-                if positions.size > 0:
-                    positions[count] = opened
-                view = target + U64(count) * SIXTEEN
-                used = emit(base + opened, length, is_lower, view, long, used)
-                count += 1
-            if starts != ZERO:
+    # The byte at `size` is looked at too: it ends the last token.
+    while at <= size and views.size // 2 - count >= ENDS_MAX:
+        first = U64(at)
+        bits = members(base + first, ranges)
+        if size - at < BITS:
+            bits &= (ONE << U64(size - at)) - ONE
+        before = bits << ONE | is_open
+        starts, ends = bits & ~before, ~bits & before
+        while ends != ZERO:
+            if is_open == ZERO:
                 opened = first + lowest(starts)
-            is_open = bits >> TOP
-        at += WINDOW
+                starts &= starts - ONE
+            is_open = ZERO
+            length = first + lowest(ends) - opened
+            ends &= ends - ONE
+            if positions.size > 0:
+                positions[count] = opened
+            view = target + U64(count) * SIXTEEN
+            used = emit(base + opened, length, is_lower, view, long, used)
+            count += 1
+        if starts != ZERO:
+            opened = first + lowest(starts)
+        is_open = bits >> TOP
+        at += BITS
     state[COUNT], state[LONG_USED] = count, used
     state[IS_OPEN], state[OPENED] = is_open, opened
     state[POSITION] = at
@@ -251,9 +246,7 @@ def locate(
             starts[row] = buffers[second & LOW] + (second >> HALF)
 
 
-@compiled(
-    "int64(uint64[::1], int64[::1], uint8[::1], int64[::1], boolean[::1])"
-)
+@compiled("int64(uint64[::1], int64[::1], uint8[::1], int64[::1], boolean[::1])")
 def pack(
     starts: Words,
     lengths: Integers,

@@ -92,7 +92,9 @@ class _Loader:
             try:
                 self.modules[family] = importlib.import_module(name)
             except Exception:  # the slower way gives the same results
-                logger.warning("could not compile %s; doing without", name, exc_info=True)
+                logger.warning(
+                    "could not compile %s; doing without", name, exc_info=True
+                )
 
 
 _loader = _Loader()
