@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -105,18 +106,6 @@ def _plus_one(count: int, _value: object) -> int:
     return count + 1
 
 
-def _add(left: Any, right: Any) -> Any:
-    return left + right
-
-
-def _least(left: Any, right: Any) -> Any:
-    return min(left, right)
-
-
-def _greatest(left: Any, right: Any) -> Any:
-    return max(left, right)
-
-
 def _keep_left(left: object, _right: object) -> object:
     return left
 
@@ -157,10 +146,10 @@ def _set_merge(left: set[object], right: set[object]) -> set[object]:
 _BUILTINS = {
     aggregate.name: aggregate
     for aggregate in (
-        Aggregate("count", _one, _plus_one, _add, empty=0),
-        Aggregate("sum", _identity, _add, _add, empty=0),
-        Aggregate("min", _identity, _least, _least),
-        Aggregate("max", _identity, _greatest, _greatest),
+        Aggregate("count", _one, _plus_one, add, empty=0),
+        Aggregate("sum", _identity, add, add, empty=0),
+        Aggregate("min", _identity, min, min),
+        Aggregate("max", _identity, max, max),
         Aggregate("mean", _mean_first, _mean_update, _mean_merge, _mean_finish),
         Aggregate("first", _identity, _keep_left, _keep_left),
         Aggregate("last", _identity, _keep_right, _keep_right),

@@ -14,7 +14,7 @@ Nothing here knows shards, epochs, aggregates or where a batch came from.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import polars as pl
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
     Slots = NDArray[np.int64]
 
-__all__ = ["Engine", "KeyIndex"]
-
-Engine = Literal["auto", "native", "polars"]
+__all__ = ["KeyIndex"]
 
 # How many known keys a call hands to the native engine while changing over.
 HANDED_PER_ROW = 4
@@ -67,7 +65,7 @@ class KeyIndex:
     """
 
     def __init__(
-        self, schema: Mapping[str, pl.DataType], *, engine: Engine = "auto"
+        self, schema: Mapping[str, pl.DataType], *, engine: loading.Engine = "auto"
     ) -> None:
         if not schema:
             msg = "a key index needs at least one key column, got none"
@@ -75,16 +73,10 @@ class KeyIndex:
         self._columns = [KeyColumn.of(name, kind) for name, kind in schema.items()]
         self._serving: _PolarsKeys | _NativeKeys = _PolarsKeys(len(schema))
         self._coming: _NativeKeys | None = None
-        self._is_waiting = engine == "auto"
-        if engine == "native":
-            kernels = loading.loaded("index")
-            if kernels is None:
-                msg = (
-                    "the native key index needs Numba, which is not there; "
-                    "`pip install millstream[native]` or use engine='auto'"
-                )
-                raise UsageError(msg)
+        kernels = loading.chosen("index", engine)
+        if kernels is not None:
             self._serving = _NativeKeys(self._columns, kernels)
+        self._is_waiting = engine == "auto" and kernels is None
 
     def __len__(self) -> int:
         return len(self._serving)

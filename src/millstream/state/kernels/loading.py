@@ -16,12 +16,17 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Literal
 
+from millstream.errors import UsageError
+
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Family", "is_installed", "loaded", "ready"]
+__all__ = ["Engine", "Family", "chosen", "is_installed", "ready"]
 
 Family = Literal["index", "scatter", "tokens"]
+
+Engine = Literal["auto", "native", "polars"]
+"""`auto` is native as soon as that is compiled; `native` waits; `polars` never asks."""
 
 #: In the order in which they are compiled.
 FAMILIES: tuple[Family, ...] = ("index", "scatter", "tokens")
@@ -46,11 +51,21 @@ def ready(family: Family) -> ModuleType | None:
     return module
 
 
-def loaded(family: Family) -> ModuleType | None:
-    """Return the kernels of a family once they are compiled; None without Numba."""
-    if ready(family) is None:
+def chosen(family: Family, engine: Engine) -> ModuleType | None:
+    """Return the kernels to use, or None for the way without them."""
+    if engine == "polars":
+        return None
+    module = ready(family)
+    if module is None and engine == "native":
         _loader.join()
-    return _loader.modules.get(family)
+        module = _loader.modules.get(family)
+        if module is None:
+            msg = (
+                "the native engine needs Numba, which is missing or does not work here; "
+                "`pip install millstream[native]`, or ask for engine='auto'"
+            )
+            raise UsageError(msg)
+    return module
 
 
 class _Loader:
