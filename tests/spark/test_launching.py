@@ -93,7 +93,7 @@ def test_spark_submit_runs_a_flow_that_says_nothing() -> None:
 
 
 def test_spark_submit_runs_a_flow_on_a_cluster(cluster: StandaloneCluster) -> None:
-    """Every core of the cluster gets a worker once the executors have come."""
+    """A worker starts on every executor that has come by then, on one at least."""
     command = (*spark_submit(), "--master", cluster.master)
 
     result = run_driver(PROGRAMS / "plain.py", command=command)

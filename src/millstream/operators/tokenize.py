@@ -24,6 +24,7 @@ from millstream.state.kernels import loading
 from millstream.state.kernels.native import NO_NULLS, Strings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from numpy.typing import NDArray
@@ -90,7 +91,7 @@ def tokens(
     *,
     engine: loading.Engine = "auto",
 ) -> pl.Series:
-    """Return the tokens of a `String` series, or of a block of UTF-8, in order.
+    r"""Return the tokens of a `String` series, or of a block of UTF-8, in order.
 
     Tokens never cross the rows of a series or the lines of a block; null has none.
 
@@ -101,7 +102,7 @@ def tokens(
 
     Examples
     --------
-    >>> tokens(b"To be,\\nor not").to_list()
+    >>> tokens(b"To be,\nor not").to_list()
     ['to', 'be', 'or', 'not']
     """
     return _split(text, kind, engine, with_rows=False).tokens
@@ -124,7 +125,11 @@ def located_tokens(
 
 
 def _split(
-    text: pl.Series | Block, kind: TokenClass, engine: loading.Engine, *, with_rows: bool
+    text: pl.Series | Block,
+    kind: TokenClass,
+    engine: loading.Engine,
+    *,
+    with_rows: bool,
 ) -> LocatedTokens:
     kernels = loading.chosen("tokens", engine)
     if isinstance(text, pl.Series):
@@ -133,13 +138,13 @@ def _split(
             raise TypeError(msg)
         if kernels is None:
             return _split_by_polars(text, kind)
-        return _split_series(text, kind, kernels)
+        return _split_series(text, kind, kernels, with_rows=with_rows)
     if kernels is None:
         lines = bytes(text).decode().split("\n")
         return _split_by_polars(pl.Series(lines, dtype=pl.String), kind)
     octets = np.frombuffer(text, dtype=np.uint8)
     if with_rows or (octets.size and octets.max() >= ASCII_SIZE):
-        return _split_lines(octets, kind, kernels)
+        return _split_lines(octets, kind, kernels, with_rows=with_rows)
     return _split_ascii(octets, kind, kernels)
 
 
@@ -200,7 +205,7 @@ class _Run:
 
     def rows(self, ends: Integers) -> Integers:
         """Return the row of every token, given where each row ends."""
-        positions = self._positions[: int(self._state[0])]
+        positions = self._positions[: int(self._state[0])]  # empty if not wanted
         rows = np.empty(positions.size, dtype=np.int64)
         self._kernels.rows_of(positions, ends, rows)
         return rows
@@ -223,7 +228,11 @@ def _split_ascii(
 
 
 def _split_lines(
-    octets: NDArray[np.uint8], kind: TokenClass, kernels: ModuleType
+    octets: NDArray[np.uint8],
+    kind: TokenClass,
+    kernels: ModuleType,
+    *,
+    with_rows: bool,
 ) -> LocatedTokens:
     """Split a block line by line."""
     breaks = np.flatnonzero(octets == NEWLINE)
@@ -234,41 +243,43 @@ def _split_lines(
     def line(row: int) -> str:
         return octets[starts[row] : starts[row] + lengths[row]].tobytes().decode()
 
-    return _split_rows(addresses, lengths, line, kind, kernels)
+    return _split_rows(addresses, lengths, line, kind, kernels, with_rows=with_rows)
 
 
 def _split_series(
-    text: pl.Series, kind: TokenClass, kernels: ModuleType
+    text: pl.Series, kind: TokenClass, kernels: ModuleType, *, with_rows: bool
 ) -> LocatedTokens:
     """Split a series row by row."""
     starts = np.empty(len(text), dtype=np.uint64)
     lengths = np.empty(len(text), dtype=np.int64)
     if len(text) == 0:
-        return _split_rows(starts, lengths, text.item, kind, kernels)
+        return LocatedTokens(text.alias(""), lengths)
     array = text.to_arrow(compat_level=pl.CompatLevel.newest())
     strings = Strings.of(array)
     nulls = text.is_null().to_numpy() if text.null_count() else NO_NULLS
     kernels.locate(strings.views, strings.buffers, nulls, starts, lengths)
-    return _split_rows(starts, lengths, text.item, kind, kernels)
+    return _split_rows(starts, lengths, text.item, kind, kernels, with_rows=with_rows)
 
 
 def _split_rows(
     starts: NDArray[np.uint64],
     lengths: Integers,
-    row_text: Any,
+    row_text: Callable[[int], str],
     kind: TokenClass,
     kernels: ModuleType,
+    *,
+    with_rows: bool,
 ) -> LocatedTokens:
-    """Split rows of text at these addresses, the foreign ones by `row_text`."""
+    """Split rows of text at these addresses; `row_text` gives that of a foreign row."""
     _, ranges = _members(kind, is_block=False)
     packed = np.empty(int(lengths.sum()) + lengths.size + kernels.PADDING, np.uint8)
     ends = np.empty(lengths.size, dtype=np.int64)
     is_foreign = np.empty(lengths.size, dtype=np.bool_)
     size = kernels.pack(starts, lengths, packed, ends, is_foreign)
-    run = _Run(size, kind, kernels, with_rows=True)
+    foreign = np.flatnonzero(is_foreign).tolist()
+    run = _Run(size, kind, kernels, with_rows=with_rows or bool(foreign))
     run.split(packed, size, ranges)
     native = LocatedTokens(run.tokens(), run.rows(ends))
-    foreign = np.flatnonzero(is_foreign).tolist()
     return _merged(native, [(row, row_text(row)) for row in foreign], kind)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -35,6 +36,9 @@ __all__ = ["Connection", "ConnectionLostError"]
 _HANDSHAKE_READ_BYTES = 128
 _SENDMSG_BUFFERS_MAX = min(os.sysconf("SC_IOV_MAX"), 256)
 _FAREWELL_READ_BYTES = 256 * 1024
+
+_TCP_INFO = struct.Struct("=2xBB4x48xI")
+"""Of Linux's tcp_info: unanswered retransmissions, probes, and the last answer's age."""
 
 
 class ConnectionLostError(Exception):
@@ -66,6 +70,7 @@ class Connection:
     ) -> None:
         sock.settimeout(0)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.sock = sock
         self.peer = peer
         self.role = role
@@ -82,6 +87,20 @@ class Connection:
     def is_open(self) -> bool:
         """Both sides have proved who they are; frames may pass."""
         return self._decoder is not None
+
+    def silent_ms(self) -> int:
+        """Return for how long the peer's host has left our packets unanswered.
+
+        A peer that is busy, or blocked by us, still answers: its kernel does.  What is
+        counted is a host or a path that is gone, which TCP alone would notice after a
+        quarter of an hour.
+        """
+        if not hasattr(socket, "TCP_INFO"):
+            return 0
+        size = _TCP_INFO.size
+        info = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, size)
+        retransmits, probes, last_ack_ms = _TCP_INFO.unpack(info)
+        return int(last_ack_ms) if retransmits or probes else 0
 
     # The handshake.
 

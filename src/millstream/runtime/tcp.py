@@ -49,6 +49,8 @@ _ACCEPTS_PER_TURN = 32
 _LISTEN_BACKLOG = 128
 _FLUSH_BYTES = 256 * 1024
 """Frames wait for the next poll, to leave together, until they are this many bytes."""
+_LOOK_NS = 1_000_000_000
+"""Time between two looks at how long peers have been silent."""
 _FAREWELL_NS = 200_000_000
 _FAREWELL_WAIT_S = 0.01
 _FAREWELL_WAITS_MAX = 20
@@ -108,6 +110,7 @@ class TCPNetwork:
         self._strangers: dict[Connection, None] = {}
         self._unflushed: dict[Connection, None] = {}
         self._events: list[NetworkEvent] = []
+        self._look_ns = 0
         self._is_closed = False
         self._selector = selectors.DefaultSelector()
         self._listener = self._listen(host) if listens else None
@@ -200,6 +203,7 @@ class TCPNetwork:
                 self._serve(connection, mask)
         if self._dialed or self._strangers:
             self._expire()
+        self._look_after_links()
         events, self._events = self._events, []
         return events
 
@@ -372,6 +376,18 @@ class TCPNetwork:
         for connection in (*self._dialed, *self._strangers):
             if connection.deadline_ns <= now_ns:
                 reason = f"no handshake within {self._config.handshake_ms} ms"
+                self._lose(connection, reason)
+
+    def _look_after_links(self) -> None:
+        """Give up peers whose hosts have not answered for longer than the lease."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns < self._look_ns:
+            return
+        self._look_ns = now_ns + _LOOK_NS
+        for connection in (*self._peers.values(), *self._heartbeats.values()):
+            silent_ms = connection.silent_ms() if connection.is_open else 0
+            if silent_ms > self._config.lease_ms:
+                reason = f"its host has not answered for {silent_ms / 1000:.1f} s"
                 self._lose(connection, reason)
 
     # Endings.

@@ -11,7 +11,7 @@ import pickle
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, TransportError
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import COORDINATOR, ChannelId, Generation, PeerId
@@ -256,12 +256,22 @@ class Worker:
         return is_working
 
     def _emit(self, sink: int, rows: Rows) -> None:
+        """Send rows of a sink to the driver; too many for a frame go in halves."""
         payload = pickle.dumps(rows, protocol=5)
         sequence = self._emitted.get(sink, 0)
-        self._emitted[sink] = sequence + 1
-        self._tell(
-            Emitted(self.id, self._generation, sink, self._index, sequence, payload)
+        message = Emitted(
+            self.id, self._generation, sink, self._index, sequence, payload
         )
+        try:
+            self._tell(message)
+        except TransportError:
+            if len(rows) == 1:
+                raise
+            middle = len(rows) // 2
+            self._emit(sink, rows[:middle])
+            self._emit(sink, rows[middle:])
+        else:
+            self._emitted[sink] = sequence + 1
 
     def _fail(self, error: BaseException) -> None:
         self.phase = WorkerPhase.FAILED

@@ -176,7 +176,7 @@ class _PolarsKeys:
             nulls_equal=True,
             maintain_order="left",
         )
-        return slots[places[POSITION].to_numpy()]
+        return np.take(slots, places[POSITION].to_numpy())
 
     def keys(self, slots: Slots) -> list[pl.Series]:
         if not self._frames:
@@ -212,7 +212,8 @@ class _NativeKeys:
 
     @property
     def nbytes(self) -> int:
-        return sum(each.nbytes for each in (*self._parts, *self._pairs))
+        parts = sum(part.nbytes for part in self._parts)
+        return parts + sum(pairs.nbytes for pairs in self._pairs)
 
     def slots(self, columns: Sequence[pl.Series]) -> Slots:
         slots = self._parts[0].slots(columns[0])

@@ -10,6 +10,7 @@ from millstream.simulation.run import SeedOutcome, SimulationReport
 from millstream.testing.clock import ManualClock
 from millstream.testing.simulate import SimulationFailedError, simulate
 from millstream.testing.source import Pause, Raise, ScriptedSource
+from millstream.testing.standalone import StandaloneCluster
 
 __all__ = [
     "ManualClock",
@@ -19,5 +20,6 @@ __all__ = [
     "SeedOutcome",
     "SimulationFailedError",
     "SimulationReport",
+    "StandaloneCluster",
     "simulate",
 ]

@@ -71,21 +71,26 @@ class KeyColumn:
 def _codings(dtype: pl.DataType) -> tuple[pl.DataType, Coding, Coding] | None:
     if dtype in (pl.String, pl.Binary):
         return dtype, _unchanged, _unchanged
-    if dtype in (pl.Float32, pl.Float64):
-        return pl.Int64(), _bits_of_floats, _floats_of_bits(dtype)
-    if dtype == pl.UInt64:
-        return pl.Int64(), _signed, _unsigned
     # Wider than 64 bits, or named values whose numbers differ from batch to batch.
-    if dtype in _AS_TEXT or isinstance(dtype, pl.Decimal | pl.Categorical | pl.Enum):
+    if isinstance(dtype, _AS_TEXT):
         return pl.String(), _cast(pl.String()), _cast(dtype)
+    integers = _integer_codings(dtype)
+    return (pl.Int64(), *integers) if integers else None
+
+
+_AS_TEXT = (pl.Int128, pl.UInt128, pl.Decimal, pl.Categorical, pl.Enum)
+
+
+def _integer_codings(dtype: pl.DataType) -> tuple[Coding, Coding] | None:
+    if dtype.is_float():
+        return _bits_of_floats, _floats_of_bits(dtype)
+    if dtype == pl.UInt64:
+        return _signed, _unsigned
     if dtype.is_integer() or dtype in (pl.Boolean, pl.Null):
-        return pl.Int64(), _cast(pl.Int64()), _cast(dtype)
+        return _cast(pl.Int64()), _cast(dtype)
     if dtype.is_temporal():
-        return pl.Int64(), _ticks, _cast_through(dtype)
+        return _ticks, _cast_through(dtype)
     return None
-
-
-_AS_TEXT = (pl.Int128, pl.UInt128)
 
 
 def _unchanged(series: pl.Series) -> pl.Series:

@@ -12,15 +12,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
+from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["compiled", "inlined"]
+    import numpy as np
+
+__all__ = ["compiled", "inlined", "instruction"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+
+njit: Any = numba.njit
 
 
 def compiled(*signatures: str) -> Callable[[F], F]:
@@ -28,9 +33,9 @@ def compiled(*signatures: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         try:
-            kernel: F = numba.njit(list(signatures), cache=True, **OPTIONS)(function)
+            kernel: F = njit(list(signatures), cache=True, **OPTIONS)(function)
         except RuntimeError:  # neither the package nor the user's cache is writable
-            kernel = numba.njit(list(signatures), cache=False, **OPTIONS)(function)
+            kernel = njit(list(signatures), cache=False, **OPTIONS)(function)
         return kernel
 
     return decorate
@@ -38,5 +43,11 @@ def compiled(*signatures: str) -> Callable[[F], F]:
 
 def inlined(function: F) -> F:
     """Make a function callable from kernels of the same file."""
-    callee: F = numba.njit(**OPTIONS)(function)
+    callee: F = njit(**OPTIONS)(function)
     return callee
+
+
+def instruction(generator: Callable[..., Any]) -> Callable[..., np.uint64]:
+    """Make a function callable from kernels whose machine code is given by hand."""
+    generated: Callable[..., np.uint64] = intrinsic(generator)
+    return generated

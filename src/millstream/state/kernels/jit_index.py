@@ -15,6 +15,8 @@ Nothing here allocates.  A kernel that runs out of room returns the row it could
 place, and is called again for the rest.
 """
 
+# ruff: noqa: PLR0917 - kernels take no keywords
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -22,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from millstream.state.kernels.jit import compiled, inlined
+from millstream.state.kernels.jit import compiled, inlined, instruction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +61,7 @@ BATCH_NULLS = "Array(boolean, 1, 'C', readonly=True)"
 COUNT, ROOM, NULL_SLOT, ARENA_BUFFER, ARENA_USED, ARENA_SIZE = range(6)
 
 
-@intrinsic
+@instruction
 def load(_context: Any, _address: Any) -> Any:
     """Read the word at an address, aligned or not."""
 
@@ -71,7 +72,7 @@ def load(_context: Any, _address: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-@intrinsic
+@instruction
 def store(_context: Any, _address: Any, _word: Any) -> Any:
     """Write a word to an address, aligned or not."""
 
@@ -83,7 +84,7 @@ def store(_context: Any, _address: Any, _word: Any) -> Any:
     return types.void(types.uint64, types.uint64), generate
 
 
-@intrinsic
+@instruction
 def prefetch(_context: Any, _address: Any) -> Any:
     """Ask for the cache line of an address, which need not be readable."""
 
@@ -98,7 +99,7 @@ def prefetch(_context: Any, _address: Any) -> Any:
     return types.void(types.uint64), generate
 
 
-@intrinsic
+@instruction
 def folded(_context: Any, _left: Any, _right: Any) -> Any:
     """Multiply two words to 128 bits and return the exclusive or of both halves."""
 
@@ -275,8 +276,9 @@ def find_words(
 
 
 @inlined
-def tag_of_view(first: U64, second: U64, buffers: Words) -> U64:
-    """Hash a string by its view."""
+def tag_of_view(views: Words, row: int, buffers: Words) -> U64:
+    """Hash the string of a row."""
+    first, second = views[2 * row], views[2 * row + 1]
     length = first & LOW
     if length <= INLINE_MAX:
         return tag_of_words(first, second)
@@ -371,9 +373,9 @@ def find_views(
     for window in range(start, slots.size, WINDOW):
         stop = min(window + WINDOW, slots.size)
         for row in range(window, stop):
-            tag = ZERO
-            if nulls.size == 0 or not nulls[row]:
-                tag = tag_of_view(views[2 * row], views[2 * row + 1], buffers)
+            is_null = nulls.size > 0 and nulls[row]
+            # The view of a null may point anywhere.
+            tag = ZERO if is_null else tag_of_view(views, row, buffers)
             tags[row - window] = tag
             prefetch(base + (tag >> shift) * EIGHT)
         if state[COUNT] > CACHED_KEYS:

@@ -13,6 +13,8 @@ Nothing here allocates.  Without room, `split` returns early and is
 called again.
 """
 
+# ruff: noqa: PLR0917, FBT001 - kernels take no keywords
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -20,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from millstream.state.kernels.jit import compiled, inlined
+from millstream.state.kernels.jit import compiled, inlined, instruction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,7 +67,7 @@ BETWEEN = np.uint8(0xFF)
 COUNT, LONG_USED, POSITION, IS_OPEN, OPENED = range(5)
 
 
-@intrinsic
+@instruction
 def load_word(_context: Any, _address: Any) -> Any:
     """Read the word at an address, aligned or not."""
 
@@ -77,7 +78,7 @@ def load_word(_context: Any, _address: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-@intrinsic
+@instruction
 def load_byte(_context: Any, _address: Any) -> Any:
     """Read the byte at an address."""
 
@@ -88,7 +89,7 @@ def load_byte(_context: Any, _address: Any) -> Any:
     return types.uint8(types.uint64), generate
 
 
-@intrinsic
+@instruction
 def store_word(_context: Any, _address: Any, _word: Any) -> Any:
     """Write a word to an address, aligned or not."""
 
@@ -100,7 +101,7 @@ def store_word(_context: Any, _address: Any, _word: Any) -> Any:
     return types.void(types.uint64, types.uint64), generate
 
 
-@intrinsic
+@instruction
 def lowest(_context: Any, _word: Any) -> Any:
     """Return the position of the lowest bit that is set; there must be one."""
 
@@ -158,7 +159,7 @@ def emit(
         long[used + np.int64(position)] = byte | np.uint8(0x20) if is_capital else byte
     store_word(view, low << HALF | length)
     store_word(view + EIGHT, U64(used) << HALF)
-    return used + np.int64(length)
+    return used + int(length)
 
 
 @compiled(
@@ -169,7 +170,7 @@ def split(
     text: Bytes,
     size: int,
     ranges: Words,
-    is_lower: bool,  # noqa: FBT001 - kernels take no keywords
+    is_lower: bool,
     views: Words,
     positions: Integers,
     long: Bytes,

@@ -1,0 +1,70 @@
+"""Stateless operators on data frames, and the crossings between rows and frames.
+
+A run of row-wise transforms is one lazy query per batch, so that Polars optimizes and
+runs it as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from millstream.operators.base import Operator, Rows
+from millstream.plan.frames import MapFrames, ToFrame, Transform
+
+if TYPE_CHECKING:
+    from millstream.plan.nodes import Node
+
+__all__ = ["FramesFromRows", "MappedFrames", "RowsFromFrames", "Transformed"]
+
+
+class Transformed(Operator):
+    """A run of row-wise transforms, as one query."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        super().__init__(nodes)
+        self._functions = [
+            node.spec.function for node in nodes if isinstance(node.spec, Transform)
+        ]
+
+    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+        query: pl.LazyFrame = rows.lazy()
+        for function in self._functions:
+            query = function(query)
+        return query.collect()
+
+
+class MappedFrames(Operator):
+    """A user function over whole data frames."""
+
+    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+        spec = self.nodes[0].spec
+        assert isinstance(spec, MapFrames)
+        result = spec.function(rows)
+        if not isinstance(result, pl.DataFrame):
+            msg = (
+                "the function of map_batches must return a Polars DataFrame, "
+                f"got {type(result).__name__}"
+            )
+            raise TypeError(msg)
+        return result
+
+
+class RowsFromFrames(Operator):
+    """Every row of a frame as a dict."""
+
+    def process(self, rows: Any, port: int) -> Rows:  # noqa: ARG002 - one input
+        dicts: Rows = rows.to_dicts()
+        return dicts
+
+
+class FramesFromRows(Operator):
+    """Rows, which are dicts or tuples, as a frame of the schema."""
+
+    def process(self, rows: Rows, port: int) -> Any:  # noqa: ARG002 - one input
+        spec = self.nodes[0].spec
+        assert isinstance(spec, ToFrame)
+        if isinstance(rows[0], dict):
+            return pl.from_dicts(rows, schema=spec.schema, strict=True)
+        return pl.DataFrame(rows, schema=spec.schema, orient="row", strict=True)

@@ -1,0 +1,73 @@
+"""What the launcher makes of Spark's own words; needs no Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.launch.sparkwords import first_words, local_slots, spark_reason
+
+LOST_EXECUTOR = (
+    "Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most recent "
+    "failure: Lost task 0.3 in stage 0.0 (TID 3) (127.0.0.1 executor 1): "
+    "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) "
+    "Reason: Command exited with code 137\nDriver stacktrace:"
+)
+CRASHED = (
+    "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). "
+    "Consider setting 'spark.sql.execution.pyspark.udf.faulthandler.enabled'\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner\n"
+    "Caused by: java.io.EOFException\n"
+)
+TRACEBACK = (
+    "An exception was thrown from the Python worker. Please see the stack trace below.\n"
+    "Traceback (most recent call last):\n"
+    '  File "worker.py", line 1, in main\n'
+    "ModuleNotFoundError: No module named 'msgpack'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (LOST_EXECUTOR, "its executor 1 was lost: Command exited with code 137"),
+        (CRASHED, "its Python process ended unexpectedly"),
+        (
+            TRACEBACK,
+            "its Spark task failed: ModuleNotFoundError: No module named 'msgpack'",
+        ),
+        (
+            "[SPARK_JOB_CANCELLED] Job 3 cancelled by user",
+            "its Spark job was cancelled",
+        ),
+        ("Something else.\n\tat Main", "its Spark job ended: Something else"),
+    ],
+    ids=["executor", "crash", "traceback", "cancelled", "unknown"],
+)
+def test_the_reason_is_the_part_that_a_person_needs(text: str, reason: str) -> None:
+    """A Java stack trace never reaches the user."""
+    assert spark_reason(text) == reason
+
+
+def test_py4js_preamble_is_skipped() -> None:
+    """The first line only says that there is a second one."""
+    text = (
+        "An error occurred while calling None.X.\n: java.lang.Exception: no master.\n"
+    )
+
+    assert first_words(text) == "java.lang.Exception: no master"
+
+
+@pytest.mark.parametrize(
+    ("master", "slots"),
+    [("local", 1), ("local[3]", 3), ("local[2, 4]", 2), ("spark://host:7077", None)],
+)
+def test_slots_of_a_local_master_are_in_its_name(
+    master: str, slots: int | None
+) -> None:
+    """Only a local master says how many tasks it runs at once."""
+    assert local_slots(master) == slots
+
+
+def test_a_local_cluster_is_a_cluster() -> None:
+    """Its executors are JVMs of their own, whatever its name begins with."""
+    assert local_slots("local-cluster[2,1,1024]") is None
