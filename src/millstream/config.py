@@ -106,6 +106,8 @@ class Config:
 
     #: How output buffers are sent, unless a stream says otherwise.
     buffer: BufferPolicy = BufferPolicy(1024, 50_000_000)
+    #: The same for streams of data frames, whose rows are cheaper by the batch.
+    frame_buffer: BufferPolicy = BufferPolicy(65_536, 50_000_000)
     #: Number of ranges of key hashes; the unit in which keyed state moves.
     shard_count: int = 1024
     #: Rows a source hands over at once, at most.

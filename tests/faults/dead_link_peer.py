@@ -49,4 +49,7 @@ def dial(host: str, port: str) -> None:
 
 
 if __name__ == "__main__":
-    {"listen": listen, "dial": dial}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] == "listen":
+        listen(sys.argv[2])
+    else:
+        dial(sys.argv[2], sys.argv[3])

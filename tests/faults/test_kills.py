@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from millstream.testing.standalone import StandaloneCluster
 
-pytest_plugins = ("tests.spark.sessions",)
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(180)]
 
 ENDLESS = Path(__file__).parent.parent / "spark" / "programs" / "endless.py"

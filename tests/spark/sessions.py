@@ -1,13 +1,14 @@
 """Real Spark for tests: one embedded session and one standalone cluster.
 
-A test module asks for the fixtures with ``pytest_plugins = ("tests.spark.sessions",)``;
-whatever starts a JVM is shared by the whole run.
+The ``conftest.py`` of a folder imports the fixtures that its tests need.  Whatever starts
+a JVM is shared by the whole run, whichever folder asked for it first.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,5 +46,11 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[StandaloneCluster]:
     """Give a master and two workers with one core each."""
-    with StandaloneCluster(workers=2, cores=1, memory="1g") as standalone:
-        yield standalone
+    standalone = _running_cluster()
+    yield standalone
+    standalone.__exit__(None, None, None)
+
+
+@cache
+def _running_cluster() -> StandaloneCluster:
+    return StandaloneCluster(workers=2, cores=1, memory="1g").__enter__()

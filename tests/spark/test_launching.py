@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from millstream.testing.standalone import StandaloneCluster
 
-pytest_plugins = ("tests.spark.sessions",)
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.spark.sessions",)
 pytestmark = pytest.mark.spark
 
 

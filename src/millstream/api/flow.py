@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    import polars as pl
+
+    from millstream.api.frame import Frame
     from millstream.api.handles import ResultHandle
     from millstream.plan.nodes import Spec
 
@@ -150,6 +153,26 @@ class Flow:
         """
         make = lambda: TextSource(paths, encoding=encoding)  # noqa: E731 - tried below
         return self._read("read_text", make, name)
+
+    def from_frame(self, frame: pl.DataFrame, *, name: str | None = None) -> Frame:
+        """Read a Polars data frame, every task a part of it.
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("frame")
+        >>> rows = flow.from_frame(pl.DataFrame({"x": [1, 2, 3]})).collect()
+        >>> _ = flow.run(on="local")
+        >>> rows.result()["x"].to_list()
+        [1, 2, 3]
+        """
+        from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
+        from millstream.connectors.frame import DataFrameSource  # noqa: PLC0415
+
+        node = self.add(
+            "from_frame", Read(DataFrameSource(frame)), (), name=name, makes_frames=True
+        )
+        return Frame(self, node, frame.schema)
 
     def read(self, source: Source[T], *, name: str | None = None) -> Stream[T]:
         """Read a source of your own; see `millstream.connectors.base`.
@@ -313,7 +336,7 @@ class Flow:
             )
             raise UsageError(msg)
         self.plan.check()
-        stages = plan_stages(self.plan, self.config({}).buffer)
+        stages = plan_stages(self.plan, self.config({}))
         if form == "mermaid":
             return explain_mermaid(stages)
         return explain_text(self.plan, stages, workers)

@@ -85,7 +85,7 @@ def _sample(dtype: DataType) -> list[Any]:
     return [None if number is None else make(number) for number in _NUMBERS]
 
 
-def _maker(dtype: DataType) -> Callable[[int], Any]:  # noqa: PLR0911 - one per type
+def _maker(dtype: DataType) -> Callable[[int], Any]:
     if isinstance(dtype, pl.Struct):
         fields = {field.name: _maker(_instance(field.dtype)) for field in dtype.fields}
         return lambda n: {name: make(n) for name, make in fields.items()}
@@ -110,9 +110,9 @@ _MAKERS: dict[type[Any], Callable[[int], Any]] = {
     pl.String: lambda n: _TEXTS[n % len(_TEXTS)] or "x",
     pl.Categorical: lambda n: _TEXTS[n % len(_TEXTS)] or "x",
     pl.Binary: lambda n: bytes([n]),
-    pl.Decimal: lambda n: Decimal(n),
+    pl.Decimal: Decimal,
     pl.Date: lambda n: date(2020, 1, 1 + n),
-    pl.Time: lambda n: time(n),
+    pl.Time: time,
     pl.Duration: lambda n: timedelta(minutes=n),
     pl.datatypes.IntegerType: lambda n: n,
     pl.datatypes.FloatType: lambda n: n + 0.5,
@@ -120,7 +120,8 @@ _MAKERS: dict[type[Any], Callable[[int], Any]] = {
 
 
 def _instance(dtype: Any) -> DataType:
-    return dtype() if isinstance(dtype, type) else dtype
+    made: DataType = dtype() if isinstance(dtype, type) else dtype
+    return made
 
 
 def _first_line(error: Exception) -> str:

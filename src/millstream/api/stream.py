@@ -21,12 +21,14 @@ from millstream.errors import UsageError
 from millstream.plan import aggregate as aggregates
 from millstream.plan import nodes
 from millstream.plan.aggregate import MISSING
+from millstream.plan.frames import ToFrame
 from millstream.plan.grouping import Broadcast, ByFunction, Fields, Shuffle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from millstream.api.flow import Flow
+    from millstream.api.frame import Frame
     from millstream.plan.aggregate import Aggregate
     from millstream.plan.nodes import Node, Spec
 
@@ -186,6 +188,33 @@ class Stream(SinkVerbs[T_co], Generic[T_co]):
         """
         checked_function("map_batches", function)
         return self._rows("map_batches", nodes.MapBatches(function), name)
+
+    def to_frame(self, schema: Any, *, name: str | None = None) -> Frame:
+        """Go on with columns: rows are dicts or tuples that fit the schema.
+
+        `schema` maps column names to Polars types.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("to_frame")
+        >>> pairs = flow.from_iterable([("a", 1), ("b", 2)])
+        >>> frame = pairs.to_frame({"key": pl.String, "n": pl.Int64}).collect()
+        >>> _ = flow.run(on="local")
+        >>> frame.result().rows()
+        [('a', 1), ('b', 2)]
+        """
+        import polars as pl  # noqa: PLC0415 - takes a while to load
+
+        from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
+
+        known = pl.Schema(schema)
+        node = self._flow.add(
+            "to_frame", ToFrame(known), (self._node.id,), name=name, makes_frames=True
+        )
+        return Frame(self._flow, node, known)
 
     # Keys
 

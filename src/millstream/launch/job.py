@@ -220,7 +220,7 @@ class _Sinks:
 
 def deploy(plan: LogicalPlan, config: Config, job: str, workers: int) -> Deployment:
     """Plan the stages and cut the sources into splits."""
-    stages = plan_stages(plan, config.buffer)
+    stages = plan_stages(plan, config)
     # All workers may dial the coordinator at once, and the oldest stranger gives way.
     config = replace(config, half_open_max=max(config.half_open_max, 2 * workers))
     splits: dict[int, tuple[Split, ...]] = {}

@@ -18,9 +18,10 @@ from millstream.operators.ordering import Limited, Sorted, Zipped
 from millstream.operators.output import CalledForEach, Emitter, Written
 from millstream.operators.rowwise import FusedRows, MapWholeBatches
 from millstream.plan import nodes as specs
+from millstream.plan.frames import FrameSpec, Transform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from millstream.config import Config
     from millstream.operators.base import Operator, Rows
@@ -61,42 +62,50 @@ class TaskContext:
 def build_chain(nodes: Sequence[Node], context: TaskContext) -> list[Operator]:
     """Return the operators of a stage, fused where they can be."""
     working = [node for node in nodes if not isinstance(node.spec, _TRANSPARENT)]
-    chain: list[Operator] = []
-    for run in _runs(working):
-        if isinstance(run[0].spec, _ROW_SPECS) and not _is_combined_count(run[-1]):
-            chain.append(FusedRows(run))
-        else:
-            chain.append(_operator(run, context))
-    return chain
+    return [_operator(run, context) for run in _runs(working)]
 
 
-def _runs(nodes: list[Node]) -> Iterator[tuple[Node, ...]]:
-    """Cut the chain into runs of row operators and single others.
+def _runs(nodes: list[Node]) -> list[tuple[Node, ...]]:
+    """Cut the chain into runs of operators that become one, and single others.
 
-    A combiner of counts joins the run before it: it needs only the keys.
+    A combiner of counts joins the run of row operators before it: it needs only the
+    keys.
     """
     runs: list[tuple[Node, ...]] = []
-    for is_row, group in groupby(nodes, lambda n: isinstance(n.spec, _ROW_SPECS)):
+    for kind, group in groupby(nodes, _fusible):
         members = tuple(group)
-        if is_row:
+        if kind is not None:
             runs.append(members)
             continue
         for node in members:
-            follows_rows = bool(runs) and isinstance(runs[-1][0].spec, _ROW_SPECS)
+            follows_rows = bool(runs) and _fusible(runs[-1][-1]) == "rows"
             if _is_combined_count(node) and follows_rows:
                 runs[-1] = (*runs[-1], node)
             else:
                 runs.append((node,))
-    return iter(runs)
+    return runs
+
+
+def _fusible(node: Node) -> str | None:
+    """Return the kind of function that the operator can become a part of."""
+    if isinstance(node.spec, _ROW_SPECS):
+        return "rows"
+    return "query" if isinstance(node.spec, Transform) else None
 
 
 def _is_combined_count(node: Node) -> bool:
     return isinstance(node.spec, specs.Combine) and node.spec.aggregate.name == "count"
 
 
-def _operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
+def _operator(  # noqa: PLR0911 - one per kind
+    run: tuple[Node, ...], context: TaskContext
+) -> Operator:
     """Return the operator that carries out the last node of a run."""
     spec: Any = run[-1].spec
+    if isinstance(spec, _ROW_SPECS):
+        return FusedRows(run)
+    if isinstance(spec, FrameSpec):
+        return _frame_operator(run, context)
     if isinstance(spec, specs.Combine):
         combiner = CountedKeys if len(run) > 1 else Combined
         return combiner(run, context.config.combine_keys_max)
@@ -110,6 +119,13 @@ def _operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
         sink = run[-1].id
         return Emitter(run, lambda rows: context.emit(sink, rows))
     return _PLAIN[type(spec)](run)
+
+
+def _frame_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    """Return an operator on data frames; Polars is imported only where it is used."""
+    from millstream.operators import frame_build  # noqa: PLC0415 - see above
+
+    return frame_build.frame_operator(run, context)
 
 
 _PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {

@@ -14,9 +14,19 @@ from millstream.operators.base import Operator, Rows
 from millstream.plan.frames import MapFrames, ToFrame, Transform
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from millstream.plan.nodes import Node
 
-__all__ = ["FramesFromRows", "MappedFrames", "RowsFromFrames", "Transformed"]
+__all__ = [
+    "FrameEmitter",
+    "FramesFromRows",
+    "MappedFrames",
+    "RowsFromFrames",
+    "Transformed",
+]
+
+_EMIT_ROWS = 16_384
 
 
 class Transformed(Operator):
@@ -57,6 +67,19 @@ class RowsFromFrames(Operator):
     def process(self, rows: Any, port: int) -> Rows:  # noqa: ARG002 - one input
         dicts: Rows = rows.to_dicts()
         return dicts
+
+
+class FrameEmitter(Operator):
+    """Hands frames to the worker, in pieces that fit into a message."""
+
+    def __init__(self, nodes: tuple[Node, ...], emit: Callable[[Rows], None]) -> None:
+        super().__init__(nodes)
+        self._emit = emit
+
+    def process(self, rows: Any, port: int) -> Rows:  # noqa: ARG002 - one input
+        for piece in rows.iter_slices(_EMIT_ROWS):
+            self._emit([piece])
+        return []
 
 
 class FramesFromRows(Operator):

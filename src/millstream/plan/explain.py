@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
 from millstream.plan.nodes import (
     AggregateAll,
     AggregateByKey,
@@ -100,11 +101,15 @@ def _width(stage: Stage) -> str:
 def _label(node: Node) -> str:
     """Return the name of an operator, with what the planner did to it."""
     match node.spec:
-        case Combine() | CombineAll():
+        case Combine() | CombineAll() | CombineFrame():
             return f"{node.name} (combine)"
-        case AggregateByKey(is_combined=True) | AggregateAll(is_combined=True):
+        case (
+            AggregateByKey(is_combined=True)
+            | AggregateAll(is_combined=True)
+            | AggregateFrame(is_combined=True)
+        ):
             return f"{node.name} (merge)"
-        case SortBy(limit=int() as limit):
+        case SortBy(limit=int() as limit) | SortFrame(limit=int() as limit):
             return f"{node.name} (first {limit})"
         case Limit(rows):
             return f"{node.name} ({rows})"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AggregateFrame",
+    "CollectFrames",
     "CombineFrame",
     "FrameSpec",
     "MapFrames",
@@ -74,6 +75,18 @@ class SortFrame:
     limit: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CollectFrames:
+    """Send data frames to the driver."""
+
+
 FrameSpec = (
-    Transform | MapFrames | ToRows | ToFrame | CombineFrame | AggregateFrame | SortFrame
+    Transform
+    | MapFrames
+    | ToRows
+    | ToFrame
+    | CombineFrame
+    | AggregateFrame
+    | SortFrame
+    | CollectFrames
 )

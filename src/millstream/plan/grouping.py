@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Broadcast",
     "ByFunction",
+    "Columns",
     "Fields",
     "Gather",
     "Grouping",
@@ -48,6 +49,16 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """By key columns of a frame: rows with equal keys meet in one task."""
+
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"columns {', '.join(self.names)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Broadcast:
     """Every row to every task."""
 
@@ -73,4 +84,4 @@ class ByFunction:
         return "function"
 
 
-Grouping = Shuffle | LocalOrShuffle | Fields | Broadcast | Gather | ByFunction
+Grouping = Shuffle | LocalOrShuffle | Fields | Columns | Broadcast | Gather | ByFunction

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import UsageError
+from millstream.plan.frames import CollectFrames, FrameSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -280,6 +281,7 @@ Spec = (
     | Unique
     | Limit
     | SortBy
+    | FrameSpec
     | Collect
     | Result
     | ForEach
@@ -289,7 +291,7 @@ Spec = (
 LOCAL = ".local"
 """Ends the name of an operator that the planner put in front of the user's."""
 
-SINKS = (Collect, Result, ForEach, Write)
+SINKS = (Collect, CollectFrames, Result, ForEach, Write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,8 @@ class Node:
         How its output is spread over the next stage; None leaves rows where they are.
     width
         Most tasks it may run in; None for as many as there are workers.
+    makes_frames
+        Whether its output comes in data frames, not in lists of rows.
     """
 
     id: int
@@ -318,6 +322,7 @@ class Node:
     regroups: Grouping | None = None
     width: int | None = None
     buffer: BufferPolicy | None = None
+    makes_frames: bool = False
 
     @property
     def user_name(self) -> str:

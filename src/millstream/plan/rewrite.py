@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from millstream.plan.grouping import Fields
+from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
+from millstream.plan.grouping import Columns, Fields
 from millstream.plan.nodes import (
     LOCAL,
     AggregateAll,
@@ -44,27 +45,28 @@ class _Rewriter:
     def visit(self, node: Node) -> None:
         match node.spec:
             case AggregateByKey(aggregate) if aggregate.merge is not None:
-                self._combine_by_key(node)
+                self._combine_by_key(node, Combine(aggregate))
+            case AggregateFrame(aggregation) if aggregation.can_merge:
+                self._combine_by_key(node, CombineFrame(aggregation))
             case AggregateAll(aggregate) if aggregate.merge is not None:
                 self._narrow(node, CombineAll(aggregate))
                 self._mark_combined()
             case Limit():
                 self._limit(node)
-            case SortBy(limit=int()):
+            case SortBy(limit=int()) | SortFrame(limit=int()):
                 self._narrow(node, node.spec)
             case _:
                 self.nodes.append(node)
 
-    def _combine_by_key(self, node: Node) -> None:
+    def _combine_by_key(self, node: Node, combine: Combine | CombineFrame) -> None:
         """Move the regrouping behind a combiner, if nobody else reads the keys."""
         keys = next(n for n in self.nodes if n.id == node.inputs[0])
-        is_regrouped = isinstance(keys.regroups, Fields)
+        is_regrouped = isinstance(keys.regroups, Fields | Columns)
         if not is_regrouped or len(self.plan.consumers(keys.id)) > 1:
             self.nodes.append(node)
             return
-        assert isinstance(node.spec, AggregateByKey)
         self.nodes[self.nodes.index(keys)] = replace(keys, regroups=None)
-        self._narrow(node, Combine(node.spec.aggregate))
+        self._narrow(node, combine)
         combiner = replace(self.nodes[-2], regroups=keys.regroups)
         self.nodes[-2] = combiner
         self._mark_combined()
@@ -73,11 +75,13 @@ class _Rewriter:
         """Turn sort-then-limit into a sort that keeps only the first rows."""
         assert isinstance(node.spec, Limit)
         below = next(n for n in self.nodes if n.id == node.inputs[0])
-        is_sort = isinstance(below.spec, SortBy) and below.spec.limit is None
+        is_sort = (
+            isinstance(below.spec, SortBy | SortFrame) and below.spec.limit is None
+        )
         if not is_sort or len(self.plan.consumers(below.id)) > 1:
             self._narrow(node, node.spec)
             return
-        assert isinstance(below.spec, SortBy)
+        assert isinstance(below.spec, SortBy | SortFrame)
         self.nodes.remove(below)
         self._narrow(below, replace(below.spec, limit=node.spec.rows))
         self.nodes[-1] = replace(
@@ -100,5 +104,5 @@ class _Rewriter:
 
     def _mark_combined(self) -> None:
         spec = self.nodes[-1].spec
-        assert isinstance(spec, AggregateByKey | AggregateAll)
+        assert isinstance(spec, AggregateByKey | AggregateAll | AggregateFrame)
         self.nodes[-1] = replace(self.nodes[-1], spec=replace(spec, is_combined=True))

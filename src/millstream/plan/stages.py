@@ -16,7 +16,7 @@ from millstream.plan.nodes import KeyBy, Merge, Node, Read, Regroup, Zip
 from millstream.plan.rewrite import rewrite
 
 if TYPE_CHECKING:
-    from millstream.config import BufferPolicy
+    from millstream.config import BufferPolicy, Config
     from millstream.plan.grouping import Grouping
     from millstream.plan.nodes import LogicalPlan
 
@@ -72,9 +72,9 @@ class StagePlan:
         return [edge for edge in self.edges if edge.source == stage.id]
 
 
-def plan_stages(plan: LogicalPlan, buffer: BufferPolicy) -> StagePlan:
+def plan_stages(plan: LogicalPlan, config: Config) -> StagePlan:
     """Cut a checked logical plan into stages."""
-    builder = _Builder(rewrite(plan), buffer)
+    builder = _Builder(rewrite(plan), config)
     for node in builder.nodes:
         builder.place(node)
     stages = tuple(
@@ -87,12 +87,12 @@ def plan_stages(plan: LogicalPlan, buffer: BufferPolicy) -> StagePlan:
 
 
 class _Builder:
-    def __init__(self, nodes: list[Node], buffer: BufferPolicy) -> None:
+    def __init__(self, nodes: list[Node], config: Config) -> None:
         self.nodes = nodes
         self.chains: list[list[Node]] = []
         self.widths: list[int | None] = []
         self.edges: list[Edge] = []
-        self._buffer = buffer
+        self._config = config
         self._by_id = {node.id: node for node in nodes}
         self._stage_of: dict[int, int] = {}
         self._readers: dict[int, int] = {}
@@ -153,8 +153,12 @@ class _Builder:
 
     def _policy(self, source: int) -> BufferPolicy:
         """Return the policy that was set last in a stage, or the flow's."""
-        policies = [node.buffer for node in self.chains[source] if node.buffer]
-        return policies[-1] if policies else self._buffer
+        chain = self.chains[source]
+        policies = [node.buffer for node in chain if node.buffer]
+        if policies:
+            return policies[-1]
+        is_frame = chain[-1].makes_frames
+        return self._config.frame_buffer if is_frame else self._config.buffer
 
     def _grouping(self, source: int, target: int) -> Grouping:
         source_width, target_width = self.widths[source], self.widths[target]

@@ -1,16 +1,22 @@
 """The two kinds of batches: lists of rows, and Polars data frames.
 
-Both have a length and can be sliced; what differs between them is here.  Polars is not
-imported: whoever has a data frame has imported it already.
+Both have a length and can be sliced; what differs between them is here.  Polars is
+imported only once there is a data frame, because it takes a while to load.
 """
 
 from __future__ import annotations
 
-import sys
+import io
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["joined"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["ARROW_MAGIC", "arrow_bytes", "frame_from_arrow", "joined"]
+
+ARROW_MAGIC = b"\xff\xff\xff\xff"
+"""What an Arrow IPC stream begins with; a pickle begins with 0x80."""
 
 
 def joined(parts: list[Any]) -> Any:
@@ -19,4 +25,20 @@ def joined(parts: list[Any]) -> Any:
         return parts[0]
     if isinstance(parts[0], list):
         return list(chain.from_iterable(parts))
-    return sys.modules["polars"].concat(parts)
+    import polars as pl  # noqa: PLC0415 - see above
+
+    return pl.concat(parts)
+
+
+def arrow_bytes(frame: pl.DataFrame) -> bytes:
+    """Return a data frame as an Arrow IPC stream."""
+    stream = io.BytesIO()
+    frame.write_ipc_stream(stream)
+    return stream.getvalue()
+
+
+def frame_from_arrow(data: memoryview) -> pl.DataFrame:
+    """Read a data frame from an Arrow IPC stream; the bytes are copied."""
+    import polars as pl  # noqa: PLC0415 - see above
+
+    return pl.read_ipc_stream(io.BytesIO(data))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from millstream.plan.grouping import (
     Broadcast,
     ByFunction,
+    Columns,
     Fields,
     Gather,
     LocalOrShuffle,
@@ -137,7 +138,7 @@ class _ByUserFunction(_ByOwner):
             parts[number % count].append(row)
 
 
-def make_router(
+def make_router(  # noqa: PLR0911 - one per grouping
     edge: Edge, channels: list[OutputChannel], task_index: int, config: Config
 ) -> Router:
     """Return the router of an edge; `channels` are in the order of their targets."""
@@ -153,8 +154,19 @@ def make_router(
         case Fields():
             table = even_table(config.shard_count, len(channels))
             return _ByKey(channels, table, config.route_cache_keys_max)
+        case Columns(names):
+            return _frame_router(channels, names, config)
         case ByFunction(function):
             return _ByUserFunction(channels, function)
         case Gather():
             return Router(channels)
     assert_never(grouping)
+
+
+def _frame_router(
+    channels: list[OutputChannel], names: tuple[str, ...], config: Config
+) -> Router:
+    """Return a router of data frames; Polars is imported only where it is used."""
+    from millstream.runtime.frame_router import ColumnsRouter  # noqa: PLC0415 - above
+
+    return ColumnsRouter(channels, names, even_table(config.shard_count, len(channels)))

@@ -14,7 +14,8 @@ before anything is allocated.
 kind       payload
 =========  ==========================================================
 MESSAGE    msgpack of `millstream.protocol.messages.to_wire`
-BATCH      pickle, protocol 5, of the list
+BATCH      pickle, protocol 5, of the list; or, of a data frame, an Arrow
+           IPC stream: the two begin with different bytes
 CREDIT     a number of bytes, 8 bytes
 END CLOSE  nothing
 =========  ==========================================================
@@ -37,6 +38,7 @@ from millstream.errors import RemoteProtocolError, TransportError
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation
 from millstream.protocol.messages import from_wire, to_wire
+from millstream.runtime.batches import ARROW_MAGIC, arrow_bytes, frame_from_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +126,9 @@ class FrameEncoder:
 
 def _payload(frame: Frame) -> bytes:
     if frame.kind is FrameKind.BATCH:
-        return pickle.dumps(frame.body, 5)
+        if isinstance(frame.body, list):
+            return pickle.dumps(frame.body, 5)
+        return arrow_bytes(frame.body)
     if frame.kind is FrameKind.MESSAGE:
         packed: bytes = msgpack.packb(to_wire(frame.body), use_bin_type=True)
         return packed
@@ -257,7 +261,9 @@ class FrameDecoder:
         return Frame(kind, generation, channel, sequence, body, cost)
 
 
-def _read_batch(payload: memoryview) -> list[Any]:
+def _read_batch(payload: memoryview) -> Any:
+    if payload[:4] == ARROW_MAGIC:
+        return _read_frame(payload)
     try:
         batch = pickle.loads(payload)  # noqa: S301 -- the peer has authenticated
     except Exception as error:
@@ -267,6 +273,14 @@ def _read_batch(payload: memoryview) -> list[Any]:
         msg = f"a batch is a list, got {type(batch).__name__}"
         raise RemoteProtocolError(msg)
     return batch
+
+
+def _read_frame(payload: memoryview) -> Any:
+    try:
+        return frame_from_arrow(payload)
+    except Exception as error:
+        msg = f"a batch is no Arrow stream: {type(error).__name__}: {error}"
+        raise RemoteProtocolError(msg) from error
 
 
 def _read_message(payload: memoryview) -> object:

@@ -76,7 +76,9 @@ class KeyIndex:
         kernels = loading.chosen("index", engine)
         if kernels is not None:
             self._serving = _NativeKeys(self._columns, kernels)
-        self._is_waiting = engine == "auto" and kernels is None
+        self._is_waiting = False
+        if engine == "auto":
+            self.prefer_native()
 
     def __len__(self) -> int:
         return len(self._serving)
@@ -91,6 +93,10 @@ class KeyIndex:
         """Bytes of memory; an estimate for the Polars engine."""
         coming = self._coming.nbytes if self._coming is not None else 0
         return self._serving.nbytes + coming
+
+    def prefer_native(self) -> None:
+        """Change to the native engine from the next batches on, once it is compiled."""
+        self._is_waiting = not self.is_native
 
     def slots(self, keys: pl.DataFrame) -> Slots:
         """Return the slot of the key in every row; a new key gets the next free one.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def planned(flow: ms.Flow) -> StagePlan:
-    return plan_stages(flow.plan, ms.fixed(1024))
+    return plan_stages(flow.plan, ms.Config(buffer=ms.fixed(1024)))
 
 
 def chains(flow: ms.Flow) -> list[list[str]]:

@@ -209,7 +209,7 @@ def find_word(table: Words, shift: U64, tag: U64, word: U64, chunks: Words) -> U
     last = U64(table.size - 1)
     at = tag >> shift
     while True:
-        entry = table[at]
+        entry: U64 = table[at]
         if entry == ZERO:
             return ZERO
         if entry & ~LOW == tag:
@@ -301,7 +301,7 @@ def find_view(
     at = tag >> shift
     length = first & LOW
     while True:
-        entry = table[at]
+        entry: U64 = table[at]
         if entry == ZERO:
             return ZERO
         if entry & ~LOW == tag:

@@ -92,9 +92,8 @@ class _Keys:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory, without what Python itself takes."""
-        chunks = sum(chunk.nbytes for chunk in self._chunks)
-        return int(self._table.nbytes + self._old.nbytes + chunks)
+        """Bytes of memory in use; the unused end of a chunk is never touched."""
+        return self._table.nbytes + self._old.nbytes + 8 * self.width * len(self)
 
     def _gathered(self, slots: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the stored words of these slots, one key after the other."""
@@ -177,8 +176,9 @@ class ViewKeys(_Keys):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory, without what Python itself takes."""
-        return super().nbytes + sum(buffer.nbytes for buffer in self._arena)
+        """Bytes of memory in use; the unused end of the arena is never touched."""
+        full = sum(buffer.nbytes for buffer in self._arena[:-1])
+        return super().nbytes + full + int(self._state[self._kernels.ARENA_USED])
 
     def slots(
         self, strings: Strings, nulls: NDArray[np.bool_] = NO_NULLS

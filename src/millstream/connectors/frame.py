@@ -1,0 +1,57 @@
+"""A data frame in the driver's memory as a source."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from millstream.connectors.base import Source, SourceReader, Split
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from millstream.config import Config
+
+__all__ = ["DataFrameSource"]
+
+
+class DataFrameSource(Source["pl.DataFrame"]):
+    """Slices of a data frame; every task reads a contiguous part."""
+
+    is_bounded = True
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def splits(self, task_count: int) -> list[Split]:
+        """Cut the rows into `task_count` parts of nearly equal length."""
+        height = self._frame.height
+        bounds = [height * i // task_count for i in range(task_count + 1)]
+        return [
+            Split(f"rows[{start}:{end}]", (start, end))
+            for start, end in pairwise(bounds)
+            if end > start
+        ]
+
+    def open(
+        self, split: Split, offset: int, config: Config
+    ) -> SourceReader[pl.DataFrame]:
+        """Return a reader of the part from the `offset`-th of its rows on."""
+        start, end = split.payload
+        return _FrameReader(self._frame[start:end], offset, config.frame_buffer.rows)
+
+
+class _FrameReader(SourceReader["pl.DataFrame"]):
+    def __init__(self, frame: pl.DataFrame, offset: int, batch_rows: int) -> None:
+        self._frame = frame
+        self._offset = offset
+        self._batch_rows = batch_rows
+
+    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]  # noqa: ARG002
+        batch = self._frame[self._offset : self._offset + self._batch_rows]
+        self._offset += batch.height
+        return batch if batch.height else None
+
+    @property
+    def offset(self) -> int:
+        return self._offset
