@@ -1,4 +1,7 @@
-"""How thoroughly Hypothesis searches: `dev` by default, `ci` in `.ci/run`."""
+"""Fixtures that the whole run shares, and how thoroughly Hypothesis searches.
+
+Of Hypothesis' profiles `dev` is the default and `ci` what ``.ci/run`` asks for.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import os
 
 from hypothesis import settings
 from tests.launchers import launcher
+from tests.spark.sessions import cluster, spark
 
-__all__ = ["launcher"]
+__all__ = ["cluster", "launcher", "spark"]
 
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile(

@@ -1,7 +1,7 @@
 """One way to run a flow on every launcher, for tests that must hold on all of them.
 
 The fixture is there for every test; on Spark it asks for the session of
-``tests.spark.sessions``, which a test module must name in its ``pytest_plugins``.
+``tests.spark.sessions``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Case = tuple[Callable[[ms.Flow, int], None], Callable[[int], list[Any]]]
 
-pytest_plugins = ("tests.spark.sessions",)
 
 LINES = ["to be or not", "to be", "that is", "the question"] * 5
 WORDS = [word for line in LINES for word in line.split()]

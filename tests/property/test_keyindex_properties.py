@@ -6,6 +6,7 @@ batch is a slice with an offset into the same buffers; a dict gives the expected
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -76,7 +77,7 @@ def batches(draw: st.DrawFn) -> list[pl.DataFrame]:
 def identity(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """Make every NaN equal to itself, and zero unsigned."""
     return tuple(
-        ("nan" if value != value else value + 0.0) if type(value) is float else value
+        ("nan" if math.isnan(value) else value + 0.0) if type(value) is float else value
         for value in row
     )
 

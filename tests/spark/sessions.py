@@ -1,7 +1,6 @@
 """Real Spark for tests: one embedded session and one standalone cluster.
 
-The ``conftest.py`` of a folder imports the fixtures that its tests need.  Whatever starts
-a JVM is shared by the whole run, whichever folder asked for it first.
+Whatever starts a JVM is shared by the whole run; ``tests/conftest.py`` makes it known.
 """
 
 from __future__ import annotations

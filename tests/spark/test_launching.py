@@ -53,7 +53,7 @@ def open_address() -> str | None:
 
 
 def test_a_flow_without_a_session_brings_its_own_and_takes_it_away() -> None:
-    """Runs follow each other or share one; nothing of them stays."""
+    """Runs follow each other or share one, on this Python; nothing of them stays."""
     answer = answer_of(run_driver(PROGRAMS / "own_session.py"))
 
     cores = os.cpu_count()
@@ -63,7 +63,7 @@ def test_a_flow_without_a_session_brings_its_own_and_takes_it_away() -> None:
         "three": [3, 3, 3],
         "at_once": [[0, 1, 2], [0, 1, 2]],
         "is_up_at_the_end": False,
-        "is_environment_kept": True,
+        "python": "/no/such/python",
     }
 
 

@@ -52,6 +52,18 @@ def test_tokens_of_every_length_are_whole(engine: loading.Engine) -> None:
 
 
 @both_engines
+def test_tokens_compare_as_the_strings_they_are(engine: loading.Engine) -> None:
+    """Nothing of what follows a token in the text stays behind in its view."""
+    expected = ["abcdefghijklmnop"[:length] for length in range(1, 17)]
+    text = "".join(token + between for between in "!?.,:" for token in expected)
+
+    found = tokens(text.encode() + b"?" * 100, engine=engine)
+
+    assert (found == pl.Series(expected * 5)).all()
+    assert found.n_unique() == 16
+
+
+@both_engines
 def test_each_token_knows_its_row(engine: loading.Engine) -> None:
     """Rows without tokens, and null, leave a gap in the numbers."""
     rows = pl.Series(["a b", None, "", "---", "É c", "d"])

@@ -13,6 +13,7 @@ import atexit
 import importlib
 import importlib.util
 import logging
+import os
 import threading
 from typing import TYPE_CHECKING, Literal
 
@@ -38,9 +39,7 @@ def is_installed() -> bool:
     """Tell whether there is a Numba that compiles."""
     if importlib.util.find_spec("numba") is None:
         return False
-    from os import environ  # noqa: PLC0415 - read as Numba itself reads it
-
-    return environ.get("NUMBA_DISABLE_JIT", "0") == "0"
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
 
 
 def ready(family: Family) -> ModuleType | None:

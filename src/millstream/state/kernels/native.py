@@ -1,9 +1,12 @@
 """The memory of the native index: tables that grow in steps, keys that never move.
 
 `WordKeys` gives slots to 64-bit words and `ViewKeys` to strings; the loops are in
-`jit_index`, which also says how a table is laid out.  A table that has become too small
-stays beside its successor of twice the size and is copied over a bounded number of
-entries per call, so that no call pays for all keys.
+`jit_index`, which also says how a table is laid out.
+
+No call pays for all keys.  A table that becomes full has its successor of twice the size
+zeroed in steps before, because new keys go everywhere in it and the first touch of a
+page costs microseconds; and it is copied over in steps afterwards, while both are
+searched.  A step is a bounded number of entries for each row of the call.
 
 Nothing here knows data types other than words and bytes, or Polars.
 """
@@ -34,12 +37,17 @@ SLOTS_MAX = 2**31 - 1
 NO_TABLE: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
 # At most 5 of 8 places are taken: then a search looks at fewer than two places when
-# it finds its key and fewer than five when it does not.
-FULL_OF_8 = 5
+# it finds its key and fewer than five when it does not.  Preparing begins at 4 of 8.
+FULL_OF_8, PREPARED_OF_8 = 5, 4
+
+# From 4 to 5 of 8 takes an eighth of a table's size in rows; twice its size is zeroed.
+ZEROED_PER_ROW = 16
 
 # At least 2 a row, or the next growth could come before the last one is complete.
 MIGRATED_PER_ROW = 4
-MIGRATED_MIN = 1 << 16
+
+# What even a small batch does, so that small tables grow in one step.
+STEP_MIN = 1 << 16
 
 ARENA_MIN, ARENA_MAX = 1 << 16, 1 << 24
 
@@ -76,8 +84,12 @@ class _Keys:
     def __init__(self, kernels: ModuleType) -> None:
         self._kernels = kernels
         self._table = np.zeros(TABLE_MIN, dtype=np.uint64)
+        #: The table before, until it is copied, and how far it is.
         self._old = NO_TABLE
         self._migrated = 0
+        #: The table to come, as soon as it is prepared, and how far it is.
+        self._next = NO_TABLE
+        self._zeroed = 0
         self._chunks: list[NDArray[np.uint64]] = []
         self._addresses = np.zeros(0, dtype=np.uint64)
         self._state = np.array([0, 0, -1, 0, 0, 0], dtype=np.int64)
@@ -93,7 +105,8 @@ class _Keys:
     @property
     def nbytes(self) -> int:
         """Bytes of memory in use; the unused end of a chunk is never touched."""
-        return self._table.nbytes + self._old.nbytes + 8 * self.width * len(self)
+        tables = self._table.nbytes + self._old.nbytes + 8 * self._zeroed
+        return tables + 8 * self.width * len(self)
 
     def _gathered(self, slots: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the stored words of these slots, one key after the other."""
@@ -117,11 +130,26 @@ class _Keys:
         full = self._table.size * FULL_OF_8 // 8
         self._state[self._kernels.ROOM] = min(capacity, full)
 
+    def _take_a_step(self, rows: int) -> None:
+        """Do this call's share of the work on the tables before and to come."""
+        self._migrate(max(STEP_MIN, MIGRATED_PER_ROW * rows))
+        if len(self) >= self._table.size * PREPARED_OF_8 // 8:
+            self._prepare(max(STEP_MIN, ZEROED_PER_ROW * rows))
+
     def _grow(self) -> None:
         self._migrate(self._old.size)
+        self._prepare(2 * self._table.size)
         self._old, self._migrated = self._table, 0
-        self._table = np.zeros(2 * self._old.size, dtype=np.uint64)
-        self._migrate(MIGRATED_MIN)
+        self._table, self._next, self._zeroed = self._next, NO_TABLE, 0
+        self._migrate(STEP_MIN)
+
+    def _prepare(self, entries: int) -> None:
+        """Zero this many more entries of the table to come."""
+        if self._next.size == 0:
+            self._next = np.empty(2 * self._table.size, dtype=np.uint64)
+        stop = min(self._zeroed + entries, self._next.size)
+        self._next[self._zeroed : stop] = 0
+        self._zeroed = stop
 
     def _migrate(self, entries: int) -> None:
         """Copy this many more entries of a table that has become too small."""
@@ -142,7 +170,7 @@ class WordKeys(_Keys):
     ) -> NDArray[np.int64]:
         """Return the slot of every word; a new word gets the next one."""
         slots = np.empty(len(words), dtype=np.int64)
-        self._migrate(max(MIGRATED_MIN, MIGRATED_PER_ROW * len(words)))
+        self._take_a_step(len(words))
         row = 0
         while True:
             row = self._kernels.find_words(
@@ -186,7 +214,7 @@ class ViewKeys(_Keys):
         """Return the slot of every string; a new string gets the next one."""
         rows = len(strings.views) // 2
         slots = np.empty(rows, dtype=np.int64)
-        self._migrate(max(MIGRATED_MIN, MIGRATED_PER_ROW * rows))
+        self._take_a_step(rows)
         row = 0
         while True:
             row = self._kernels.find_views(
