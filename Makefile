@@ -42,7 +42,7 @@ bench: $(INSTALLED) ## Measure against PySpark and hand-written Python
 
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf benchmarks/data benchmarks/results spark-warehouse metastore_db derby.log artifacts
+	rm -rf benchmarks/data spark-warehouse metastore_db derby.log artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml

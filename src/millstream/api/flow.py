@@ -29,12 +29,13 @@ from millstream.plan.nodes import LogicalPlan, Map, Node, Read
 from millstream.plan.stages import plan_stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     import polars as pl
 
     from millstream.api.frame import Frame
+    from millstream.api.frame_reading import FileFrame
     from millstream.api.handles import ResultHandle
     from millstream.plan.nodes import Spec
 
@@ -173,6 +174,157 @@ class Flow:
             "from_frame", Read(DataFrameSource(frame)), (), name=name, makes_frames=True
         )
         return Frame(self, node, frame.schema)
+
+    def read_csv(
+        self,
+        paths: str | Path | list[str | Path],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        header: bool = True,
+        separator: str = ",",
+        quote: str | None = '"',
+        null_values: Iterable[str] = (),
+        multiline: bool = False,
+        max_bad_rows: int = 0,
+        name: str | None = None,
+    ) -> FileFrame:
+        r"""Read CSV files as a frame; one big file is read by all workers.
+
+        Parameters
+        ----------
+        paths
+            A file, a directory, a glob pattern, or a list of these.
+        schema
+            Names and Polars types of the columns.  By default they are inferred from
+            the first 64 KiB and then hold for all rows of all files.
+        header
+            Whether the first line of every file names the columns.
+        null_values
+            Texts that mean null, besides the empty field.
+        multiline
+            Whether a quoted field may hold newlines; then one task reads a whole file.
+            Otherwise a newline always ends a row.
+        max_bad_rows
+            Rows that do not fit the schema fail the job when there are more of them in
+            all files; up to that they are left out, and ``bad_rows`` of the result has
+            them.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import millstream as ms, polars as pl
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.csv").write_text("n,s\n1,a\ntwo,b\n3,c\n")
+        ...     flow = ms.Flow("read_csv")
+        ...     schema = {"n": pl.Int64, "s": pl.String}
+        ...     frame = flow.read_csv(f"{folder}/*.csv", schema=schema, max_bad_rows=1)
+        ...     rows, bad = frame.collect(), frame.bad_rows.select("line").collect()
+        ...     _ = flow.run(on="local")
+        >>> rows.result().rows(), bad.result().rows()
+        ([(1, 'a'), (3, 'c')], [('two,b',)])
+        """
+        from millstream.api import frame_reading  # noqa: PLC0415 - loads Polars
+
+        return frame_reading.read_csv(
+            self,
+            paths,
+            schema=schema,
+            header=header,
+            separator=separator,
+            quote=quote,
+            null_values=null_values,
+            multiline=multiline,
+            max_bad_rows=max_bad_rows,
+            name=name,
+        )
+
+    def read_parquet(
+        self,
+        paths: str | Path | list[str | Path],
+        *,
+        columns: Iterable[str] | None = None,
+        name: str | None = None,
+    ) -> FileFrame:
+        """Read Parquet files as a frame, every row group in some task.
+
+        `paths` may be a file, a directory, a glob pattern, or a list of these; all files
+        must have the same columns.  Other columns than `columns` are not read at all.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import millstream as ms, polars as pl
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pl.DataFrame({"x": [1, 2]}).write_parquet(f"{folder}/a.parquet")
+        ...     flow = ms.Flow("read_parquet")
+        ...     rows = flow.read_parquet(f"{folder}/a.parquet").collect()
+        ...     _ = flow.run(on="local")
+        >>> rows.result()["x"].to_list()
+        [1, 2]
+        """
+        from millstream.api import frame_reading  # noqa: PLC0415 - loads Polars
+
+        return frame_reading.read_parquet(self, paths, columns=columns, name=name)
+
+    def read_jsonl(
+        self,
+        paths: str | Path | list[str | Path],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        max_bad_rows: int = 0,
+        name: str | None = None,
+    ) -> FileFrame:
+        r"""Read files of JSON objects, one per line, as a frame.
+
+        Keys that the schema does not name are left out, and missing ones are null.
+        `paths`, `schema` and `max_bad_rows` are as in `read_csv`.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import millstream as ms
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+        ...     flow = ms.Flow("read_jsonl")
+        ...     rows = flow.read_jsonl(f"{folder}/a.jsonl").collect()
+        ...     _ = flow.run(on="local")
+        >>> rows.result()["n"].to_list()
+        [1, 2]
+        """
+        from millstream.api import frame_reading  # noqa: PLC0415 - loads Polars
+
+        return frame_reading.read_jsonl(
+            self, paths, schema=schema, max_bad_rows=max_bad_rows, name=name
+        )
+
+    def read_lines(
+        self,
+        paths: str | Path | list[str | Path],
+        *,
+        max_bad_rows: int = 0,
+        name: str | None = None,
+    ) -> FileFrame:
+        r"""Read the lines of UTF-8 text files as a frame with one column, ``line``.
+
+        `paths` and `max_bad_rows` are as in `read_csv`; bad are lines that are not UTF-8.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import millstream as ms
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.txt").write_text("one\ntwo\n")
+        ...     flow = ms.Flow("read_lines")
+        ...     rows = flow.read_lines(f"{folder}/a.txt").collect()
+        ...     _ = flow.run(on="local")
+        >>> rows.result()["line"].to_list()
+        ['one', 'two']
+        """
+        from millstream.api import frame_reading  # noqa: PLC0415 - loads Polars
+
+        return frame_reading.read_lines(
+            self, paths, max_bad_rows=max_bad_rows, name=name
+        )
 
     def read(self, source: Source[T], *, name: str | None = None) -> Stream[T]:
         """Read a source of your own; see `millstream.connectors.base`.

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.api.building import checked_count, checked_function, user_location
+from millstream.api.frame_aggregates import GroupedFrame, checked_keys
 from millstream.api.handles import ResultHandle
 from millstream.api.rowwise import checked_query
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
 from millstream.plan import nodes
+from millstream.plan.grouping import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +120,34 @@ class Frame:
         checked_function("map_batches", function)
         after = self.schema if schema is None else pl.Schema(schema)
         return self._then("map_batches", specs.MapFrames(function), name, after)
+
+    # By key
+
+    def group_by(self, *keys: str, name: str | None = None) -> GroupedFrame:
+        """Bring rows with equal values in the key columns together; null is a key.
+
+        moves data: yes, or only partial aggregates · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("count")
+        >>> words = flow.from_frame(pl.DataFrame({"word": ["mill", "stream", "mill"]}))
+        >>> counts = words.group_by("word").agg(pl.len()).collect()
+        >>> _ = flow.run(on="local")
+        >>> counts.result().sort("word").rows()
+        [('mill', 2), ('stream', 1)]
+        """
+        checked_keys(keys, self.schema)
+        node = self._flow.add(
+            "group_by",
+            nodes.Regroup(),
+            (self._node.id,),
+            name=name,
+            makes_frames=True,
+            regroups=Columns(keys),
+        )
+        return GroupedFrame(self._flow, node, self.schema, keys)
 
     # Crossing over, meeting, ending
 

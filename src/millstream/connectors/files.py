@@ -1,9 +1,11 @@
-"""Output directories of text or JSON lines that appear as a whole or not at all.
+"""Output directories whose part files appear as a whole or not at all.
 
 Each task writes one part file below ``<directory>/.millstream-<job>/``, which readers
 of the directory skip.  The commit moves the finished parts beside it and writes
 ``_SUCCESS`` last.  A part that a killed task left behind keeps its temporary name and
 is never moved.
+
+`DirectorySink` is the base of all file sinks; those of text and JSON rows are here.
 
 Nothing here knows when a job is complete; the driver calls `commit` or `abort`.
 """
@@ -25,7 +27,7 @@ from millstream.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["JsonLinesSink", "TextSink"]
+__all__ = ["DirectorySink", "EncodedSink", "JsonLinesSink", "PartWriter", "TextSink"]
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -43,7 +45,7 @@ _OLD_PARTS_REMOVED = "old-parts-removed"
 _WRITE_BUFFER_BYTES = 1024 * 1024
 
 
-class _DirectorySink(Sink[T_contra]):
+class DirectorySink(Sink[T_contra]):
     """One part file per task, moved into the directory by the commit.
 
     Parameters
@@ -87,7 +89,7 @@ class _DirectorySink(Sink[T_contra]):
     def open(self, job: str, task: int) -> SinkWriter[T_contra]:
         """Return the writer of the task's part file."""
         part = self._staging(job) / f"{_PART_PREFIX}{task:05}{self._suffix}"
-        return _PartWriter(part, self._encode)
+        return self._writer(part)
 
     def commit(self, job: str) -> None:
         """Move the finished parts into the directory; safe to repeat."""
@@ -144,11 +146,25 @@ class _DirectorySink(Sink[T_contra]):
             raise UsageError(msg)
 
     @abstractmethod
+    def _writer(self, part: Path) -> PartWriter[T_contra]:
+        """Return a writer of a part file."""
+
+
+class EncodedSink(DirectorySink[T_contra]):
+    """A directory whose parts are batches turned into bytes, one after the other."""
+
+    #: What every part begins with.
+    _head = b""
+
+    def _writer(self, part: Path) -> PartWriter[T_contra]:
+        return _EncodedWriter(part, self._encode, self._head)
+
+    @abstractmethod
     def _encode(self, rows: list[T_contra]) -> bytes:
         """Return the rows as lines, each with its line end."""
 
 
-class TextSink(_DirectorySink[str]):
+class TextSink(EncodedSink[str]):
     """Text rows, one per line, as UTF-8."""
 
     _suffix = ".txt"
@@ -166,7 +182,7 @@ class TextSink(_DirectorySink[str]):
             raise TypeError(msg) from None
 
 
-class JsonLinesSink(_DirectorySink[Any]):
+class JsonLinesSink(EncodedSink[Any]):
     """Rows as JSON, one per line; a tuple becomes a list."""
 
     _suffix = ".jsonl"
@@ -187,17 +203,12 @@ class JsonLinesSink(_DirectorySink[Any]):
         return "\n".join(lines).encode()
 
 
-class _PartWriter(SinkWriter[T_contra]):
+class PartWriter(SinkWriter[T_contra]):
     """Writes a temporary file that `close` makes a finished part."""
 
-    def __init__(self, part: Path, encode: Callable[[list[T_contra]], bytes]) -> None:
+    def __init__(self, part: Path) -> None:
         self._part = part
-        self._encode = encode
         self._file = _new_file(part)
-
-    def write(self, rows: list[T_contra]) -> None:
-        if rows:
-            self._file.write(self._encode(rows))
 
     def close(self) -> None:
         """Bring the part to disk under its final name."""
@@ -212,6 +223,19 @@ class _PartWriter(SinkWriter[T_contra]):
     def abandon(self) -> None:
         """Close the file; the driver's abort removes it."""
         self._file.close()
+
+
+class _EncodedWriter(PartWriter[T_contra]):
+    def __init__(
+        self, part: Path, encode: Callable[[list[T_contra]], bytes], head: bytes
+    ) -> None:
+        super().__init__(part)
+        self._encode = encode
+        self._file.write(head)
+
+    def write(self, rows: list[T_contra]) -> None:
+        if len(rows) > 0:
+            self._file.write(self._encode(rows))
 
 
 def _new_file(part: Path) -> BinaryIO:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.operators.frame_aggregation import AggregatedFrame, CombinedFrame
 from millstream.operators.frames import (
     FrameEmitter,
     FramesFromRows,
@@ -29,6 +30,8 @@ def frame_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
     if isinstance(spec, specs.CollectFrames):
         sink = run[-1].id
         return FrameEmitter(run, lambda frames: context.emit(sink, frames))
+    if isinstance(spec, specs.CombineFrame):
+        return CombinedFrame(run, context.config.combine_keys_max)
     return _PLAIN[type(spec)](run)
 
 
@@ -37,5 +40,6 @@ _PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
     specs.MapFrames: MappedFrames,
     specs.ToRows: RowsFromFrames,
     specs.ToFrame: FramesFromRows,
+    specs.AggregateFrame: AggregatedFrame,
 }
 """Operators that need nothing but their nodes."""

@@ -11,6 +11,7 @@ Nothing here holds state or knows about operators.
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from dataclasses import dataclass
 from functools import reduce
@@ -34,8 +35,8 @@ __all__ = [
     "DistinctPart",
     "LongPart",
     "RegistersPart",
+    "UserFunctions",
     "expression",
-    "long_part",
     "part_in_columns",
     "user_part",
 ]
@@ -60,6 +61,14 @@ def expression(tree: Tree) -> pl.Expr:
     return pl.Expr.deserialize(json.dumps(tree).encode(), format="json")
 
 
+def keeps_length(values: pl.Expr) -> bool:
+    """Whether there surely is one value per row."""
+    try:
+        return values.meta.is_length_preserving()
+    except pl.exceptions.PolarsError:  # of a Python function, Polars cannot say
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnPart:
     """A part kept in columns of the table of keys.
@@ -79,38 +88,316 @@ class ColumnPart:
     finish: pl.Expr
 
 
+@dataclass(frozen=True, slots=True)
+class UserFunctions:
+    """An aggregate in the user's own words; its state is any object."""
+
+    init: Callable[[], Any]
+    update: Callable[[Any, pl.Series], Any]
+    merge: Callable[[Any, Any], Any]
+    finish: Callable[[Any], Any]
+
+
 def part_in_columns(
     part: Part, name: str, source: DataType | None, result: DataType
 ) -> ColumnPart:
     """Return how a part is kept that needs a few numbers, or a list, per key."""
+    partial = expression(part.tree)
     match part.kind:
         case "Len" | "Count" | "NullCount":
-            return _simple(name, expression(part.tree), pl.col(name).sum())
+            return _simple(name, partial, pl.col(name).sum())
         case "HasNulls":
-            return _simple(name, expression(part.tree), pl.col(name).any())
+            return _simple(name, partial, pl.col(name).any())
         case "Implode":
-            values = pl.col(name).explode(empty_as_null=False).implode()
-            return _simple(name, expression(part.tree), values)
+            return _simple(name, partial, _items(name).implode())
         case "TopK":
-            held = pl.col(name).explode(empty_as_null=False)
-            again = _over(part, "").meta.serialize(format="json")
-            tree = json.loads(again)
-            merge = expression(tree)
-            del held, merge
-            raise AssertionError
+            held = json.loads(_items(name).meta.serialize(format="json"))
+            return _simple(name, partial, expression(part.over(held)))
         case "Mean":
-            return _mean(part, name, source, result)
+            return _mean(expression(part.input), name, source, result)
         case "Var" | "Std":
-            return _variance(part, name)
+            return _variance(expression(part.input), name, part)
         case "First" | "Last":
             return _end(part, name)
         case _:
-            return _simple(name, expression(part.tree), _over(part, name))
+            return _simple(name, partial, expression(part.over(column(name))))
 
 
-def _over(part: Part, name: str) -> pl.Expr:
-    return expression(part.over(column(name)))
+def _items(name: str) -> pl.Expr:
+    """Return all items of the lists of a key."""
+    return pl.col(name).explode(empty_as_null=False)
 
 
 def _simple(name: str, partial: pl.Expr, merge: pl.Expr) -> ColumnPart:
     return ColumnPart((partial.alias(name),), (merge.alias(name),), pl.col(name))
+
+
+def _added(name: str) -> pl.Expr:
+    return pl.col(name).sum().alias(name)
+
+
+def _mean(
+    values: pl.Expr, name: str, source: DataType | None, result: DataType
+) -> ColumnPart:
+    total, count = f"{name}.sum", f"{name}.count"
+    is_time = source is not None and source.is_temporal()
+    numbers = (
+        values.cast(result).to_physical().cast(pl.Int128)
+        if is_time
+        else values.cast(pl.Float64)
+    )
+    mean = pl.when(pl.col(count) > 0).then(pl.col(total) / pl.col(count))
+    return ColumnPart(
+        (numbers.sum().alias(total), values.count().alias(count)),
+        (_added(total), _added(count)),
+        (mean.cast(pl.Int64).cast(result) if is_time else mean).alias(name),
+    )
+
+
+def _variance(values: pl.Expr, name: str, part: Part) -> ColumnPart:
+    """Keep count, mean and the sum of squared distances from the mean.
+
+    Merging adds the squared distances of the means from their common mean: unlike the
+    sum of squares it loses no digits where the mean is much greater than the variance.
+    """
+    count, mean, squares = f"{name}.count", f"{name}.mean", f"{name}.squares"
+    numbers = values.cast(pl.Float64)
+    n, m = pl.col(count), pl.col(mean)
+    common = (n * m).sum() / n.sum().clip(1)
+    variance = pl.when(n > part.ddof).then(pl.col(squares) / (n - part.ddof))
+    return ColumnPart(
+        (
+            numbers.count().cast(pl.Int64).alias(count),
+            numbers.mean().fill_null(0.0).alias(mean),
+            (numbers.var(ddof=0).fill_null(0.0) * numbers.count()).alias(squares),
+        ),
+        (
+            n.sum().alias(count),
+            common.alias(mean),
+            (pl.col(squares).sum() + (n * (m - common).pow(2)).sum()).alias(squares),
+        ),
+        (variance.sqrt() if part.kind == "Std" else variance).alias(name),
+    )
+
+
+def _end(part: Part, name: str) -> ColumnPart:
+    """Keep the first or last value to arrive; some batches may have none for a key."""
+    values = expression(part.input)
+    if keeps_length(values):
+        again = expression(part.over(column(name)))
+        return _simple(name, expression(part.tree), again)
+    count = f"{name}.count"
+    held = pl.col(name).filter(pl.col(count) > 0)
+    return ColumnPart(
+        (expression(part.tree).alias(name), values.len().alias(count)),
+        (
+            (held.first() if part.kind == "First" else held.last()).alias(name),
+            _added(count),
+        ),
+        pl.col(name),
+    )
+
+
+def user_part(
+    name: str, values: pl.Expr, user: UserFunctions, result: DataType
+) -> ColumnPart:
+    """Return how an aggregate of the user's own is kept: pickled, per key."""
+
+    def partial(groups: Sequence[pl.Series]) -> bytes:
+        return _pickled(user.update(user.init(), groups[0]))
+
+    def merge(groups: Sequence[pl.Series]) -> bytes:
+        states: list[bytes] = groups[0].to_list()
+        if len(states) == 1:
+            return states[0]
+        return _pickled(reduce(user.merge, map(pickle.loads, states)))
+
+    def finish(state: bytes) -> Any:
+        return user.finish(pickle.loads(state))  # noqa: S301 - our own bytes
+
+    held = pl.col(name)
+    return ColumnPart(
+        (_by_group(values, partial).alias(name),),
+        (_by_group(held, merge).alias(name),),
+        held.map_elements(finish, return_dtype=result, skip_nulls=False),
+    )
+
+
+def _by_group(
+    values: pl.Expr, function: Callable[[Sequence[pl.Series]], bytes]
+) -> pl.Expr:
+    return pl.map_groups([values], function, pl.Binary, returns_scalar=True)
+
+
+def _pickled(state: Any) -> bytes:
+    pickled: bytes = cloudpickle.dumps(state)
+    return pickled
+
+
+@dataclass(frozen=True, slots=True)
+class LongPart:
+    """A part kept in a table with one row per key and item; the base of all such.
+
+    The columns of that table are the keys, `item`, and those of `merges`.
+    """
+
+    name: str
+    values: pl.Expr
+
+    @property
+    def item(self) -> str:
+        """Name of the column that is a key beside the keys."""
+        return f"{self.name}.item"
+
+    @property
+    def weight(self) -> str:
+        """Name of the column that tells something about the item."""
+        return f"{self.name}.weight"
+
+    @property
+    def merges(self) -> tuple[pl.Expr, ...]:
+        """Aggregates over the rows of the same key and item."""
+        raise NotImplementedError
+
+    @property
+    def default(self) -> int | None:
+        """The value of the part for a key without items."""
+        return 0
+
+    def rows(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+        """Return the table for a batch of rows."""
+        raise NotImplementedError
+
+    def finish(self, table: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+        """Return the value of the part, under its name, for every key that has items."""
+        raise NotImplementedError
+
+    def _valued(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+        """Return keys and values, one row each; a filter may have left some out."""
+        values = self.values.alias(self.item)
+        if keeps_length(self.values):
+            return frame.select(*keys, values)
+        lists = frame.group_by(keys).agg(values.implode())
+        return lists.explode(self.item, empty_as_null=False)
+
+
+class DistinctPart(LongPart):
+    """The different values, null among them."""
+
+    __slots__ = ()
+
+    @property
+    def merges(self) -> tuple[pl.Expr, ...]:
+        return ()
+
+    def rows(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+        return self._valued(frame, keys).group_by(*keys, self.item).agg()
+
+    def finish(self, table: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+        return table.group_by(keys).agg(pl.len().alias(self.name))
+
+
+class RegistersPart(LongPart):
+    """HyperLogLog: how rare the rarest hash was, in each of 4096 registers."""
+
+    __slots__ = ()
+
+    @property
+    def merges(self) -> tuple[pl.Expr, ...]:
+        return (pl.col(self.weight).max(),)
+
+    def rows(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+        bits = pl.lit(2**_RANK_BITS, pl.UInt64)
+        hashes = pl.col(self.item)
+        zeros = (hashes % bits).bitwise_leading_zeros().cast(pl.Int16)
+        return (
+            self._valued(frame, keys)
+            .with_columns(hashes.hash(_HASH_SEED))
+            .select(
+                *keys,
+                (hashes // bits).cast(pl.UInt16),
+                (zeros - (63 - _RANK_BITS)).cast(pl.UInt8).alias(self.weight),
+            )
+            .group_by(*keys, self.item)
+            .agg(self.merges)
+        )
+
+    def finish(self, table: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+        ranks = pl.col(self.weight).cast(pl.Float64)
+        used, powers = f"{self.name}.used", f"{self.name}.powers"
+        unused = REGISTERS - pl.col(used).cast(pl.Int64)
+        raw = _ALPHA * REGISTERS**2 / (pl.col(powers) + unused)
+        linear = REGISTERS * (REGISTERS / unused).log()
+        is_sparse = (raw <= _SPARSE * REGISTERS) & (unused > 0)
+        estimate = pl.when(is_sparse).then(linear).otherwise(raw).round()
+        return (
+            table.group_by(keys)
+            .agg(pl.len().alias(used), (-ranks * math.log(2)).exp().sum().alias(powers))
+            .select(*keys, estimate.cast(pl.UInt32).alias(self.name))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BinsPart(LongPart):
+    """Counts in bins whose bounds grow by 2 %: any quantile within 1 % of its value."""
+
+    quantile: float
+
+    @property
+    def default(self) -> int | None:
+        return None
+
+    @property
+    def merges(self) -> tuple[pl.Expr, ...]:
+        return (pl.col(self.weight).sum(),)
+
+    def rows(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+        values = pl.col(self.item)
+        return (
+            self._valued(frame, keys)
+            .filter(values.is_not_null())
+            .with_columns(_bin(values.cast(pl.Float64)).alias(self.item))
+            .group_by(*keys, self.item)
+            .agg(pl.len().cast(pl.UInt64).alias(self.weight))
+        )
+
+    def finish(self, table: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+        counts = pl.col(self.weight)
+        rank = self.quantile * (counts.sum() - 1)
+        chosen = pl.col(self.item).filter(counts.cum_sum() > rank).first()
+        return (
+            table.sort(self.item)
+            .group_by(keys)
+            .agg(chosen)
+            .select(*keys, _middle(pl.col(self.item)).alias(self.name))
+        )
+
+
+def _bin(values: pl.Expr) -> pl.Expr:
+    """Number the bins so that they are in the order of the values."""
+    power = (values.abs().log() / math.log(_GAMMA)).ceil()
+    number = power.clip(-_ONE + 1, _INFINITE - _ONE) + _ONE
+    return (
+        pl.when(values.is_nan())
+        .then(_NAN)
+        .when(values == 0)
+        .then(0)
+        .otherwise(number * values.sign())
+        .cast(pl.Int32)
+    )
+
+
+def _middle(bins: pl.Expr) -> pl.Expr:
+    """Return the value of a bin from which none of its values is farther than 1 %."""
+    power = bins.abs() - _ONE
+    size = (power.cast(pl.Float64) * math.log(_GAMMA)).exp() * (2 / (_GAMMA + 1))
+    return (
+        pl.when(bins == _NAN)
+        .then(float("nan"))
+        .when(bins == 0)
+        .then(0.0)
+        .when(bins.abs() == _INFINITE)
+        .then(bins.sign() * float("inf"))
+        .otherwise(size * bins.sign())
+        .cast(pl.Float64)
+    )

@@ -30,7 +30,7 @@ def main() -> None:
     for _ in range(2):
         flow = ms.Flow("places")
         found = flow.from_parallel(place).collect()
-        flow.run(spark=spark)
+        flow.run(spark=spark, workers=2)
         answer["places"].append(sorted(found.result()))
     answer["count"] = spark.range(10).count()
     spark.stop()

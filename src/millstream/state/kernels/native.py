@@ -6,7 +6,7 @@
 No call pays for all keys.  A table that becomes full has its successor of twice the size
 zeroed in steps before, because new keys go everywhere in it and the first touch of a
 page costs microseconds; and it is copied over in steps afterwards, while both are
-searched.  A step is a bounded number of entries for each row of the call.
+searched.  Steps are bounded by the rows of a call and the new keys of the one before.
 
 Nothing here knows data types other than words and bytes, or Polars.
 """
@@ -40,8 +40,8 @@ NO_TABLE: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 # it finds its key and fewer than five when it does not.  Preparing begins at 4 of 8.
 FULL_OF_8, PREPARED_OF_8 = 5, 4
 
-# From 4 to 5 of 8 takes an eighth of a table's size in rows; twice its size is zeroed.
-ZEROED_PER_ROW = 16
+# From 4 to 5 of 8 takes an eighth of a table's size in keys; twice its size is zeroed.
+ZEROED_PER_KEY = 16
 
 # At least 2 a row, or the next growth could come before the last one is complete.
 MIGRATED_PER_ROW = 4
@@ -90,6 +90,8 @@ class _Keys:
         #: The table to come, as soon as it is prepared, and how far it is.
         self._next = NO_TABLE
         self._zeroed = 0
+        #: How many keys there were when the last step was taken.
+        self._stepped = 0
         self._chunks: list[NDArray[np.uint64]] = []
         self._addresses = np.zeros(0, dtype=np.uint64)
         self._state = np.array([0, 0, -1, 0, 0, 0], dtype=np.int64)
@@ -133,8 +135,10 @@ class _Keys:
     def _take_a_step(self, rows: int) -> None:
         """Do this call's share of the work on the tables before and to come."""
         self._migrate(max(STEP_MIN, MIGRATED_PER_ROW * rows))
-        if len(self) >= self._table.size * PREPARED_OF_8 // 8:
-            self._prepare(max(STEP_MIN, ZEROED_PER_ROW * rows))
+        fresh = len(self) - self._stepped
+        self._stepped += fresh
+        if fresh and len(self) >= self._table.size * PREPARED_OF_8 // 8:
+            self._prepare(max(STEP_MIN, ZEROED_PER_KEY * fresh))
 
     def _grow(self) -> None:
         self._migrate(self._old.size)

@@ -1,0 +1,382 @@
+"""Aggregates of frames by key: `GroupedFrame`, sketches, and aggregates of one's own.
+
+Polars expressions say what to compute.  They are taken apart into parts that can be merged
+from the results for some of the rows (`millstream.plan.expressions`); what has no such
+parts is refused here, while the flow is being built, with what to use instead.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from millstream.api.building import checked_function, located, user_location
+from millstream.api.rowwise import checked_query
+from millstream.errors import UsageError
+from millstream.operators.frame_aggregation import FrameAggregation
+from millstream.operators.frame_parts import (
+    BinsPart,
+    ColumnPart,
+    DistinctPart,
+    LongPart,
+    RegistersPart,
+    UserFunctions,
+    expression,
+    part_in_columns,
+    user_part,
+)
+from millstream.plan import expressions
+from millstream.plan.expressions import Refused
+from millstream.plan.frames import AggregateFrame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from polars._typing import IntoExpr
+    from polars.datatypes import DataType
+
+    from millstream.api.flow import Flow
+    from millstream.api.frame import Frame
+    from millstream.plan.expressions import Part
+    from millstream.plan.nodes import Node
+
+__all__ = [
+    "FrameAggregate",
+    "GroupedFrame",
+    "approx_n_unique",
+    "approx_quantile",
+    "checked_keys",
+    "frame_aggregate",
+]
+
+_LONG = {"NUnique": DistinctPart, "ApproxNUnique": RegistersPart}
+
+
+@dataclass(frozen=True, slots=True)
+class FrameAggregate:
+    """An aggregate that Polars has no expression for; an argument of `agg`."""
+
+    values: pl.Expr
+    name: str
+    dtype: DataType
+    how: float | UserFunctions
+
+    def alias(self, name: str) -> FrameAggregate:
+        """Return the same under another name."""
+        return replace(self, name=name)
+
+
+class GroupedFrame:
+    """A frame whose rows with equal keys are together; `agg` makes a row of each key."""
+
+    def __init__(
+        self, flow: Flow, node: Node, schema: pl.Schema, keys: tuple[str, ...]
+    ) -> None:
+        self._flow = flow
+        self._node = node
+        self._schema = schema
+        self._keys = keys
+
+    def agg(
+        self,
+        *exprs: IntoExpr | FrameAggregate | Iterable[IntoExpr | FrameAggregate],
+        name: str | None = None,
+        **named: IntoExpr | FrameAggregate,
+    ) -> Frame:
+        """Make one row of the rows of each key; as `polars.LazyFrame.group_by().agg`.
+
+        Takes sum, count, len, min, max, mean, var, std, first, last, any, all, product,
+        n_unique, approx_n_unique, top_k, bottom_k and implode of anything row-wise, and
+        what is computed from those row by row; besides `approx_quantile` and
+        `frame_aggregate`.
+
+        moves data: yes, parts of keys · state: a row per key · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("totals")
+        >>> sales = pl.DataFrame({"shop": ["a", "b", "a"], "price": [1, 5, 3]})
+        >>> by_shop = flow.from_frame(sales).group_by("shop")
+        >>> totals = by_shop.agg(pl.len(), mean=pl.col("price").mean()).collect()
+        >>> _ = flow.run(on="local")
+        >>> totals.result().sort("shop").rows()
+        [('a', 2, 2.0), ('b', 1, 5.0)]
+        """
+        from millstream.api.frame import Frame  # noqa: PLC0415 - mutual
+
+        with located("agg"):
+            builder = _Builder(self._schema, self._keys)
+            for expr in _arguments(exprs, named):
+                builder.add(expr)
+            schema = builder.schema()
+        node = self._flow.add(
+            "agg",
+            AggregateFrame(builder.aggregation()),
+            (self._node.id,),
+            name=name,
+            makes_frames=True,
+        )
+        return Frame(self._flow, node, schema)
+
+    def __repr__(self) -> str:
+        return f"<GroupedFrame by {', '.join(self._keys)} at {self._node.location}>"
+
+
+def approx_n_unique(column: str | pl.Expr) -> pl.Expr:
+    """Count distinct values, within about 2 %, in at most 4096 small numbers per key.
+
+    Examples
+    --------
+    >>> import millstream as ms
+    >>> visitors = ms.approx_n_unique("visitor")
+    """
+    return _column(column).approx_n_unique()
+
+
+def approx_quantile(column: str | pl.Expr, quantile: float) -> FrameAggregate:
+    """Estimate a quantile, within 1 % of its value, in a few hundred counts per key.
+
+    Nulls do not count; NaN is greater than all numbers.
+
+    Examples
+    --------
+    >>> import millstream as ms
+    >>> slow = ms.approx_quantile("seconds", 0.99)
+    """
+    if not 0 <= quantile <= 1:
+        msg = (
+            f"`approx_quantile` at {user_location()} takes a quantile from 0 to 1, "
+            f"got {quantile!r}"
+        )
+        raise UsageError(msg)
+    values = _column(column)
+    return FrameAggregate(
+        values, values.meta.output_name(), pl.Float64(), float(quantile)
+    )
+
+
+def frame_aggregate(
+    column: str | pl.Expr,
+    *,
+    init: Callable[[], Any],
+    update: Callable[[Any, pl.Series], Any],
+    merge: Callable[[Any, Any], Any],
+    finish: Callable[[Any], Any],
+    dtype: Any,
+) -> FrameAggregate:
+    """Aggregate in Python: any state per key that can be pickled and merged.
+
+    `update` gets the state and the values of the key in a batch; which rows make a batch
+    is up to the engine, so the result must not depend on it.
+
+    Examples
+    --------
+    >>> import millstream as ms, polars as pl
+    >>> longest = ms.frame_aggregate(
+    ...     "word",
+    ...     init=str,
+    ...     update=lambda best, words: max([best, *words], key=len),
+    ...     merge=lambda one, other: max(one, other, key=len),
+    ...     finish=lambda best: best,
+    ...     dtype=pl.String,
+    ... )
+    """
+    for function in (init, update, merge, finish):
+        checked_function("frame_aggregate", function)
+    values = _column(column)
+    kind = dtype() if isinstance(dtype, type) else dtype
+    functions = UserFunctions(init, update, merge, finish)
+    return FrameAggregate(values, values.meta.output_name(), kind, functions)
+
+
+def checked_keys(keys: tuple[str, ...], schema: pl.Schema) -> None:
+    """Refuse keys that are no columns, or none at all."""
+    wrong = [key for key in keys if key not in schema]
+    if wrong or not keys or len(set(keys)) < len(keys):
+        msg = (
+            f"`group_by` at {user_location()} takes the names of one or more different "
+            f"columns, got {', '.join(map(repr, keys)) or 'none'}; the columns here are "
+            f"{dict(schema)}"
+        )
+        raise UsageError(msg)
+
+
+def _column(column: str | pl.Expr) -> pl.Expr:
+    return pl.col(column) if isinstance(column, str) else column
+
+
+def _arguments(exprs: Iterable[Any], named: Mapping[str, Any]) -> list[Any]:
+    """Return everything to compute, in order, under its name."""
+    flat: list[Any] = []
+    for expr in exprs:
+        is_one = isinstance(expr, str | pl.Expr | FrameAggregate)
+        flat += [expr] if is_one or not hasattr(expr, "__iter__") else expr
+    flat += [_expression(expr).alias(name) for name, expr in named.items()]
+    return [_expression(expr) for expr in flat]
+
+
+def _expression(value: Any) -> pl.Expr | FrameAggregate:
+    if isinstance(value, pl.Expr | FrameAggregate):
+        return value
+    return pl.col(value) if isinstance(value, str) else pl.lit(value)
+
+
+class _Builder:
+    """Takes expressions one by one and becomes a `FrameAggregation`."""
+
+    def __init__(self, schema: pl.Schema, keys: tuple[str, ...]) -> None:
+        self._schema = schema
+        self._keys = keys
+        prefix = "part"
+        while any(name.startswith(prefix) for name in schema):
+            prefix += "_"
+        self._split = expressions.Split(prefix)
+        self._columns: dict[str, ColumnPart] = {}
+        self._longs: dict[str, LongPart] = {}
+        self._parts = pl.Schema()
+        self._results: list[pl.Expr] = []
+        self._made = pl.Schema({key: schema[key] for key in keys})
+
+    def add(self, expr: pl.Expr | FrameAggregate) -> None:
+        """Take one argument of `agg`."""
+        if isinstance(expr, FrameAggregate):
+            self._add_own(expr)
+            return
+        made = self._schema_of(expr)
+        try:
+            trees = self._expanded(expr, len(made))
+            for tree, (name, dtype) in zip(trees, made.items(), strict=True):
+                finish = expression(expressions.split(tree, self._split))
+                self._make_parts()
+                self._check_finish(finish)
+                self._result(finish, name, dtype)
+        except Refused as error:
+            msg = f"cannot aggregate {expr}: {error}"
+            raise UsageError(msg) from None
+
+    def schema(self) -> pl.Schema:
+        """Return the schema of the result."""
+        return self._made
+
+    def aggregation(self) -> FrameAggregation:
+        """Return what the operators need."""
+        return FrameAggregation(
+            self._keys,
+            tuple(self._columns.values()),
+            tuple(self._longs.values()),
+            tuple(self._results),
+        )
+
+    def _schema_of(self, expr: pl.Expr) -> pl.Schema:
+        """Return the columns that Polars would make of it."""
+        rows = pl.LazyFrame(schema=self._schema)
+        try:
+            made = rows.group_by(self._keys).agg(expr).collect_schema()
+        except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+            msg = (
+                f"{_first_line(error)}; the columns here are {dict(self._schema)}, the "
+                f"keys {', '.join(self._keys)}"
+            )
+            raise UsageError(msg) from None
+        return pl.Schema(list(made.items())[len(self._keys) :])
+
+    def _expanded(self, expr: pl.Expr, count: int) -> list[Any]:
+        """Return an expression tree for every column the expression makes."""
+        tree = json.loads(expr.meta.serialize(format="json"))
+        chosen = {}
+        for number, selector in enumerate(expressions.selectors(tree)):
+            rows = pl.LazyFrame(schema=self._schema).drop(self._keys)
+            found = rows.select(expression(selector)).collect_schema()
+            chosen[number] = found.names()
+        trees = expressions.expanded(tree, chosen) if chosen else [tree]
+        if len(trees) != count:
+            msg = "it chooses several columns in a way not known here; name them one by one"
+            raise Refused(msg)
+        return trees
+
+    def _make_parts(self) -> None:
+        """Find out how to keep the parts that are new."""
+        for number, part in enumerate(self._split.parts):
+            name = self._split.name(number)
+            if name not in self._parts:
+                self._make_part(part, name)
+
+    def _make_part(self, part: Part, name: str) -> None:
+        result = next(iter(self._schema_of(expression(part.tree)).values()))
+        source = None
+        if part.input is not None:
+            source = self._checked_input(part)
+        if part.kind in _LONG:
+            self._longs[name] = _LONG[part.kind](name, expression(part.input))
+        else:
+            self._columns[name] = part_in_columns(part, name, source, result)
+        self._parts[name] = result
+
+    def _checked_input(self, part: Part) -> DataType:
+        """Return the type of what a part aggregates; refuse what is not row-wise."""
+        values = expression(part.input)
+        if not expressions.has_aggregate(part.input) and _is_separable(values):
+            try:
+                found = checked_query("agg", lambda f: f.select(values), self._schema)
+            except UsageError:
+                pass
+            else:
+                return next(iter(found.values()))
+        msg = (
+            f"{values} looks at several rows of a key, which may come in many batches; "
+            "aggregate columns or what is computed from them row by row, or "
+            f"{expressions.COLLECT}"
+        )
+        raise Refused(msg)
+
+    def _check_finish(self, finish: pl.Expr) -> None:
+        """Refuse what would look at several keys, such as the rank of a sum."""
+        if _is_separable(finish):
+            if not finish.meta.root_names():
+                return
+            try:
+                checked_query("agg", lambda f: f.select(finish), self._parts)
+            except UsageError:
+                pass
+            else:
+                return
+        msg = (
+            "what is done with the aggregates looks at more than one row, and there is "
+            "one per key; do it after the aggregation"
+        )
+        raise Refused(msg)
+
+    def _add_own(self, own: FrameAggregate) -> None:
+        self._schema_of(own.values)
+        name = f"{self._split.prefix}.{len(self._made)}"
+        if isinstance(own.how, UserFunctions):
+            made = user_part(name, own.values, own.how, own.dtype)
+            self._columns[name] = made
+        else:
+            self._schema_of(own.values.cast(pl.Float64))
+            self._longs[name] = BinsPart(name, own.values, own.how)
+        self._result(pl.col(name), own.name, own.dtype)
+
+    def _result(self, finish: pl.Expr, name: str, dtype: DataType) -> None:
+        if name in self._made:
+            msg = f"two columns of the result are named {name!r}; rename one by .alias(...)"
+            raise UsageError(msg)
+        self._made[name] = dtype
+        self._results.append(finish.cast(dtype).alias(name))
+
+
+def _is_separable(expr: pl.Expr) -> bool:
+    """Whether Polars itself says that it looks at one row at a time."""
+    try:
+        return expr.meta.is_row_separable()
+    except pl.exceptions.PolarsError:  # of a Python function, Polars cannot say
+        return True
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,169 @@
+"""The sinks that write a frame to files.
+
+Each checks the frame's schema while the flow is being built, so what a format cannot
+express fails there.  Imported only when a flow uses frames.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.api.building import located
+from millstream.connectors.csv import CsvDialect, CsvSink
+from millstream.connectors.jsonl import JsonFrameSink
+from millstream.connectors.parquet import ParquetSink
+from millstream.connectors.text_frame import TextFrameSink
+from millstream.plan.nodes import Write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import polars as pl
+
+    from millstream.api.flow import Flow
+    from millstream.connectors.base import Sink
+    from millstream.plan.nodes import Node
+
+__all__ = ["FrameSinkVerbs"]
+
+
+class FrameSinkVerbs:
+    """Verbs that end a frame in files: one part file per task, all visible at once."""
+
+    schema: pl.Schema
+    _flow: Flow
+    _node: Node
+
+    def write_csv(
+        self,
+        directory: str | Path,
+        *,
+        header: bool = True,
+        separator: str = ",",
+        quote: str = '"',
+        overwrite: bool = False,
+        name: str | None = None,
+    ) -> None:
+        r"""Write rows as CSV, every file with a header; nested columns are refused.
+
+        A null is an empty field, and an empty text is two quotes.  Text with newlines is
+        quoted, and must be read with ``multiline=True``.  Files appear in the directory
+        when the job has succeeded, never before.
+
+        moves data: no · state: none
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import millstream as ms
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.csv").write_text('n,s\n1,"a,b"\n')
+        ...     flow = ms.Flow("write_csv")
+        ...     flow.read_csv(f"{folder}/a.csv").write_csv(f"{folder}/out")
+        ...     _ = flow.run(on="local")
+        ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
+        ['n,s\n1,"a,b"\n']
+        """
+
+        def make() -> CsvSink:
+            dialect = CsvDialect(separator, quote, has_header=header)
+            return CsvSink(directory, self.schema, dialect, overwrite=overwrite)
+
+        self._write_files("write_csv", make, name)
+
+    def write_parquet(
+        self,
+        directory: str | Path,
+        *,
+        compression: str = "zstd",
+        overwrite: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """Write rows as Parquet, with their types; one file per task.
+
+        Files appear in the directory when the job has succeeded, never before.
+
+        moves data: no · state: a row group of rows per task
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import millstream as ms, polars as pl
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pl.DataFrame({"x": [1, 2]}).write_parquet(f"{folder}/a.parquet")
+        ...     flow = ms.Flow("write_parquet")
+        ...     flow.read_parquet(f"{folder}/a.parquet").write_parquet(f"{folder}/out")
+        ...     _ = flow.run(on="local")
+        ...     pl.read_parquet(f"{folder}/out/*.parquet")["x"].to_list()
+        [1, 2]
+        """
+        self._write_files(
+            "write_parquet",
+            lambda: ParquetSink(
+                directory, self.schema, compression=compression, overwrite=overwrite
+            ),
+            name,
+        )
+
+    def write_jsonl(
+        self, directory: str | Path, *, overwrite: bool = False, name: str | None = None
+    ) -> None:
+        r"""Write every row as a JSON object on a line; one file per task.
+
+        Numbers that JSON does not have (NaN, infinity) become null.  Files appear in
+        the directory when the job has succeeded, never before.
+
+        moves data: no · state: none
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import millstream as ms
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.csv").write_text("n,s\n1,a\n")
+        ...     flow = ms.Flow("write_jsonl")
+        ...     flow.read_csv(f"{folder}/a.csv").write_jsonl(f"{folder}/out")
+        ...     _ = flow.run(on="local")
+        ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
+        ['{"n":1,"s":"a"}\n']
+        """
+        self._write_files(
+            "write_jsonl",
+            lambda: JsonFrameSink(directory, self.schema, overwrite=overwrite),
+            name,
+        )
+
+    def write_text(
+        self, directory: str | Path, *, overwrite: bool = False, name: str | None = None
+    ) -> None:
+        r"""Write the values of the frame's one column, which must be text, as lines.
+
+        Files appear in the directory when the job has succeeded, never before.
+
+        moves data: no · state: none
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import millstream as ms
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.txt").write_text("one\ntwo\n")
+        ...     flow = ms.Flow("write_text")
+        ...     flow.read_lines(f"{folder}/a.txt").write_text(f"{folder}/out")
+        ...     _ = flow.run(on="local")
+        ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
+        ['one\ntwo\n']
+        """
+        self._write_files(
+            "write_text",
+            lambda: TextFrameSink(directory, self.schema, overwrite=overwrite),
+            name,
+        )
+
+    def _write_files(
+        self, verb: str, make: Callable[[], Sink[Any]], name: str | None
+    ) -> None:
+        with located(verb):
+            sink = make()
+        self._flow.add(verb, Write(sink), (self._node.id,), name=name)

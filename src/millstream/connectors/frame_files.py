@@ -1,0 +1,359 @@
+r"""Files of lines as data frames, cut into byte ranges so that all tasks read one file.
+
+A split owns the records that *begin* in its range ``[start, end)``: it starts behind the
+first newline at or after ``start - 1`` and reads its last record to the end, wherever
+that is.  The offset of a reader is the byte at which the next unread record begins.
+
+A block of whole records is parsed at once.  Only where that fails it is halved, again
+and again, until the bad records stand alone.
+
+What a record is and how it is parsed is up to a `LineFormat`; nothing here knows more
+than that a newline, a byte 10, ends it.
+"""
+
+from __future__ import annotations
+
+import codecs
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from millstream.connectors.bad_rows import BadRow, MalformedError, marked, too_many
+from millstream.connectors.base import Source, SourceReader, Split
+from millstream.connectors.paths import file_size, found_files, opened_file
+from millstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from millstream.config import Config
+    from millstream.connectors.paths import StrPath
+
+__all__ = [
+    "ByteRange",
+    "LineFormat",
+    "LineFrames",
+    "line_files",
+    "lines_of",
+    "placed",
+    "sample",
+]
+
+_MIB = 1024 * 1024
+_SPLIT_BYTES_MIN = _MIB
+_SPLIT_BYTES_MAX = 64 * _MIB
+
+_SPLITS_PER_TASK = 16
+"""Enough for tasks that are ahead to have splits left that others have not begun."""
+
+_BLOCK_BYTES_MAX = 4 * _MIB
+"""More bytes at once would let the other tasks of the worker wait for too long."""
+
+_SAMPLE_BYTES = 65_536
+_EMPTY_BLOCKS_PER_READ_MAX = 16
+_TEXT_MAX = 200
+
+_COUNTED_BYTES_MAX = 256 * _MIB
+"""Bytes searched for newlines to say the number of a bad line."""
+
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4", ".snappy")
+
+
+class LineFormat(ABC):
+    """What the records of a file are, and how to parse many of them at once."""
+
+    schema: pl.Schema
+    #: False where a newline may be part of a record, so that a file cannot be cut.
+    is_splittable: bool = True
+
+    @abstractmethod
+    def parse(self, data: bytes) -> pl.DataFrame:
+        """Return the rows of whole records; raise `MalformedError` if one is bad."""
+
+    def cut(self, data: bytes) -> int:
+        """Return how many of the bytes are whole records."""
+        return data.rfind(b"\n") + 1
+
+    def records(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Return the records and where they begin, without those that are no rows."""
+        return placed(lines_of(data))
+
+    def preamble(self, path: str, data: bytes) -> int:  # noqa: ARG002 - for headers
+        """Return how many bytes at the start of a file are no records."""
+        return len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+
+
+def line_files(verb: str, paths: StrPath | Iterable[StrPath]) -> list[str]:
+    """Return the files, and refuse those that cannot be cut at bytes."""
+    files = found_files(verb, paths)
+    for file in files:
+        if file.endswith(_COMPRESSED):
+            msg = f"{verb} cannot read the compressed file {file}; decompress it first"
+            raise UsageError(msg)
+    return files
+
+
+def sample(files: list[str]) -> tuple[str, bytes, bool]:
+    """Return the first bytes of the first file that has any, and whether that is all."""
+    for file in files:
+        with opened_file(file) as opened:
+            data = opened.read(_SAMPLE_BYTES)
+        if data:
+            return file, data, len(data) < _SAMPLE_BYTES
+    return files[0], b"", True
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Bytes ``[start, end)`` of a file that had `size` bytes when it was cut."""
+
+    path: str
+    start: int
+    end: int
+    size: int
+
+
+class LineFrames(Source[pl.DataFrame]):
+    """The records of files as data frames.
+
+    Parameters
+    ----------
+    files
+        Absolute paths or URLs.
+    line_format
+        How records become rows.
+    max_bad_rows
+        With 0 a bad record fails the job.  Otherwise frames have the column
+        `millstream.connectors.bad_rows.BAD_COLUMN`, which says what was wrong.
+    """
+
+    is_bounded = True
+
+    def __init__(
+        self, files: list[str], line_format: LineFormat, *, max_bad_rows: int = 0
+    ) -> None:
+        self._files = files
+        self._format = line_format
+        self._max_bad_rows = max_bad_rows
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Names and types of the columns of good rows."""
+        return self._format.schema
+
+    def splits(self, task_count: int) -> list[Split]:
+        """Cut the files into ranges of about equal size; an empty file has none."""
+        sizes = {path: file_size(path) for path in self._files}
+        wanted = sum(sizes.values()) // (_SPLITS_PER_TASK * task_count)
+        split_bytes = min(max(wanted, _SPLIT_BYTES_MIN), _SPLIT_BYTES_MAX)
+        return [
+            Split(f"{path}[{start}:{end}]", ByteRange(path, start, end, size))
+            for path, size in sizes.items()
+            for start, end in pairwise(self._cuts(size, split_bytes))
+        ]
+
+    def _cuts(self, size: int, split_bytes: int) -> list[int]:
+        count = -(-size // split_bytes)
+        if not self._format.is_splittable:
+            count = min(count, 1)
+        return [size * number // count for number in range(count)] + [size]
+
+    def open(
+        self, split: Split, offset: int, config: Config
+    ) -> SourceReader[pl.DataFrame]:
+        """Return a reader of the records that begin in the range, from `offset` on."""
+        return _BlockReader(
+            split.payload, offset, self._format, self._max_bad_rows, config
+        )
+
+
+class _BlockReader(SourceReader[pl.DataFrame]):
+    """Reads the records that begin in a byte range, block by block."""
+
+    def __init__(
+        self,
+        part: ByteRange,
+        offset: int,
+        line_format: LineFormat,
+        max_bad_rows: int,
+        config: Config,
+    ) -> None:
+        self._part = part
+        self._format = line_format
+        self._max_bad_rows = max_bad_rows
+        self._bad_count = 0
+        self._batch_rows = config.frame_buffer.rows
+        self._block_bytes = self._block_bytes_min = config.source_block_bytes
+        self._record_bytes_max = config.frame_bytes_max
+        # An offset up to `start` says only that nothing was read yet, so the first
+        # record is still to be found; a later one is where a record begins.
+        self._is_aligned = offset > part.start or part.start == 0
+        self._offset = max(offset, part.start)
+        self._file = opened_file(part.path)
+
+    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]  # noqa: ARG002
+        """Return the rows of the next block, None behind the last."""
+        frame = None
+        for _ in range(_EMPTY_BLOCKS_PER_READ_MAX):
+            if not self._is_aligned:
+                self._align()
+            if self._offset >= self._part.end:
+                return None
+            frame = self._next_frame()
+            if frame.height:
+                break
+        return frame
+
+    @property
+    def offset(self) -> int:
+        return self._offset
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _align(self) -> None:
+        """Go to the first record that begins in the range, or to its end."""
+        position = self._part.start - 1
+        while position < self._part.end:
+            data = self._bytes(position, self._block_bytes)
+            newline = data.find(b"\n")
+            if newline >= 0:
+                position += newline + 1
+                break
+            position += len(data)
+        self._offset = min(position, self._part.end)
+        self._is_aligned = True
+
+    def _next_frame(self) -> pl.DataFrame:
+        block = self._next_block()
+        skipped = 0
+        if self._offset == 0:
+            skipped = self._format.preamble(self._part.path, block)
+        good, bad = self._parsed(block[skipped:], self._offset + skipped)
+        self._offset += len(block)
+        if good.height:
+            wanted = self._batch_rows * len(block) // good.height
+            most = max(_BLOCK_BYTES_MAX, self._block_bytes_min)
+            self._block_bytes = min(max(wanted, self._block_bytes_min), most)
+        return marked(good, bad) if self._max_bad_rows else good
+
+    def _next_block(self) -> bytes:
+        """Return whole records from the offset on, at least one of them."""
+        wanted = self._block_bytes
+        behind = self._block_bytes_min
+        while True:
+            inside = self._part.end - self._offset
+            data = self._bytes(self._offset, min(wanted, inside + behind))
+            cut = self._cut(data)
+            if cut:
+                return data[:cut]
+            if len(data) >= self._record_bytes_max:
+                msg = (
+                    f"the record at byte {self._offset} of {self._part.path} has no end "
+                    f"within frame_bytes_max={self._record_bytes_max} bytes; look for a "
+                    "quote that is left open, or raise that setting"
+                )
+                raise ValueError(msg)
+            wanted, behind = 2 * wanted, 2 * max(wanted, behind)
+
+    def _cut(self, data: bytes) -> int:
+        """Return how many of the bytes at the offset are whole records of ours."""
+        inside = self._part.end - self._offset
+        if len(data) >= inside:
+            newline = data.find(b"\n", inside - 1)
+            if newline >= 0:
+                return newline + 1
+            if self._offset + len(data) >= self._part.size:
+                return len(data)
+        return self._format.cut(data)
+
+    def _bytes(self, position: int, count: int) -> bytes:
+        """Return `count` bytes from the position on, or all there are."""
+        count = min(count, self._part.size - position)
+        self._file.seek(position)
+        data = self._file.read(count)
+        while len(data) < count:
+            more = self._file.read(count - len(data))
+            if not more:
+                msg = (
+                    f"{self._part.path} had {self._part.size} bytes when the flow was "
+                    f"planned and now ends at byte {position + len(data)}; a file must "
+                    "not change while a flow reads it"
+                )
+                raise OSError(msg)
+            data += more
+        return data
+
+    def _parsed(self, data: bytes, at: int) -> tuple[pl.DataFrame, list[BadRow]]:
+        """Return the good rows of whole records that begin at byte `at`, and the bad."""
+        try:
+            return self._format.parse(data), []
+        except MalformedError:
+            good = [pl.DataFrame(schema=self._format.schema)]
+            bad: list[BadRow] = []
+            records = [(at + begin, r) for begin, r in self._format.records(data)]
+            self._salvage(records, good, bad)
+            return pl.concat(good), bad
+
+    def _salvage(
+        self,
+        records: list[tuple[int, bytes]],
+        good: list[pl.DataFrame],
+        bad: list[BadRow],
+    ) -> None:
+        try:
+            good.append(self._format.parse(b"".join(record for _, record in records)))
+        except MalformedError as error:
+            if len(records) == 1:
+                (at, record), *_ = records
+                bad.append(self._bad_row(at, record, str(error)))
+                return
+            middle = len(records) // 2
+            self._salvage(records[:middle], good, bad)
+            self._salvage(records[middle:], good, bad)
+
+    def _bad_row(self, at: int, record: bytes, cause: str) -> BadRow:
+        text = record[: 4 * _TEXT_MAX].decode("utf-8", "backslashreplace")
+        text = text.rstrip("\r\n")
+        if len(text) > _TEXT_MAX:
+            text = f"{text[:_TEXT_MAX]}…"
+        row = BadRow(self._part.path, at, text, cause)
+        if self._max_bad_rows == 0:
+            msg = (
+                f"{self._line(at)} of {row.file} is malformed ({cause}): {text!r}; "
+                "correct it, or pass max_bad_rows= to skip such rows"
+            )
+            raise ValueError(msg)
+        self._bad_count += 1
+        if self._bad_count > self._max_bad_rows:
+            raise too_many(self._max_bad_rows, row)
+        return row
+
+    def _line(self, at: int) -> str:
+        """Say which line begins at a byte; far into a file only the byte is said."""
+        if at > _COUNTED_BYTES_MAX:
+            return f"the line at byte {at}"
+        number = 1
+        for position in range(0, at, _MIB):
+            number += self._bytes(position, min(_MIB, at - position)).count(b"\n")
+        return f"line {number} (byte {at})"
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    """Return the lines with their newlines, which the last may lack."""
+    lines = [line + b"\n" for line in data.split(b"\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def placed(records: list[bytes]) -> list[tuple[int, bytes]]:
+    """Return contiguous records with the byte at which each begins."""
+    result = []
+    at = 0
+    for record in records:
+        result.append((at, record))
+        at += len(record)
+    return result

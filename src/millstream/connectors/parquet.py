@@ -1,0 +1,266 @@
+"""Parquet files as data frames by row groups, and data frames as Parquet files.
+
+A split is one row group, so a file feeds as many tasks as it has of them.  The offset of
+a reader is the row group's number times 2**40 plus the number of rows read from it.
+
+Names and types are those of the footer of the first file; all files must have the same.
+Arrow carries the types, so that a frame that was written comes back as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import parquet
+
+from millstream.connectors.base import Source, SourceReader, Split
+from millstream.connectors.files import DirectorySink, PartWriter
+from millstream.connectors.paths import file_size, found_files, opened_file
+from millstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from millstream.config import Config
+    from millstream.connectors.paths import StrPath
+
+__all__ = ["ParquetSink", "ParquetSource"]
+
+_ROWS_MAX = 2**40
+"""More rows than a row group has."""
+
+_ROW_GROUP_ROWS = 131_072
+"""Small enough for a few million rows to feed many tasks when they are read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RowGroup:
+    path: str
+    number: int
+
+
+class ParquetSource(Source[pl.DataFrame]):
+    """The rows of Parquet files.
+
+    Parameters
+    ----------
+    paths
+        A file, a directory, a glob, or several of them.  Files of no bytes are skipped.
+    columns
+        Which columns to read, in this order; all by default.
+    """
+
+    is_bounded = True
+
+    def __init__(
+        self,
+        paths: StrPath | Iterable[StrPath],
+        *,
+        columns: Iterable[str] | None = None,
+    ) -> None:
+        files = found_files("read_parquet", paths)
+        self._files = [file for file in files if file_size(file)]
+        if not self._files:
+            msg = f"read_parquet finds no schema, since {files[0]} is empty"
+            raise UsageError(msg)
+        wanted = None if columns is None else list(columns)
+        first, *others = self._files
+        self.schema = _chosen(first, _schema(first), wanted)
+        for other in others:
+            found = _schema(other)
+            _check_same(first, self.schema, other, found)
+            if wanted is None:
+                _check_same(other, found, first, self.schema)
+
+    def splits(self, task_count: int) -> list[Split]:  # noqa: ARG002
+        """Return the row groups that have rows."""
+        return [
+            Split(f"{path}[row group {number}]", _RowGroup(path, number))
+            for path in self._files
+            for number in _full_row_groups(path)
+        ]
+
+    def open(
+        self, split: Split, offset: int, config: Config
+    ) -> SourceReader[pl.DataFrame]:
+        """Return a reader of the row group from the row of `offset` on."""
+        return _RowGroupReader(
+            split.payload, offset, self.schema, config.frame_buffer.rows
+        )
+
+
+class _RowGroupReader(SourceReader[pl.DataFrame]):
+    def __init__(
+        self, group: _RowGroup, offset: int, schema: pl.Schema, batch_rows: int
+    ) -> None:
+        self._schema = schema
+        self._path = group.path
+        first = group.number * _ROWS_MAX
+        self._offset = max(offset, first)
+        self._skip = self._offset - first
+        self._file = _opened(group.path)
+        self._batches: Iterator[Any] = self._file.iter_batches(
+            batch_rows, row_groups=[group.number], columns=list(schema)
+        )
+
+    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]  # noqa: ARG002
+        while True:
+            try:
+                batch = next(self._batches, None)
+            except (pa.ArrowException, OSError) as error:
+                raise ValueError(_damaged(self._path, error)) from error
+            if batch is None:
+                return None
+            if batch.num_rows <= self._skip:
+                self._skip -= batch.num_rows
+                continue
+            frame = _frame(batch.slice(self._skip)).select(list(self._schema))
+            self._skip = 0
+            self._offset += frame.height
+            return frame
+
+    @property
+    def offset(self) -> int:
+        return self._offset
+
+    def close(self) -> None:
+        self._file.close(force=True)
+
+
+class ParquetSink(DirectorySink[pl.DataFrame]):
+    """Rows as Parquet, one file per task."""
+
+    _suffix = ".parquet"
+
+    def __init__(
+        self,
+        directory: StrPath,
+        schema: pl.Schema,
+        *,
+        compression: str = "zstd",
+        overwrite: bool = False,
+    ) -> None:
+        super().__init__(directory, overwrite=overwrite)
+        _check_writable(schema, compression)
+        self._schema = schema
+        self._compression = compression
+
+    def _writer(self, part: Path) -> PartWriter[pl.DataFrame]:
+        return _ParquetWriter(part, self._schema, self._compression)
+
+
+class _ParquetWriter(PartWriter[pl.DataFrame]):
+    """Gathers batches to row groups; a part without rows still has the schema."""
+
+    def __init__(self, part: Path, schema: pl.Schema, compression: str) -> None:
+        super().__init__(part)
+        self._schema = pl.DataFrame(schema=schema).to_arrow().schema
+        self._parquet = parquet.ParquetWriter(
+            self._file, self._schema, compression=compression
+        )
+        self._gathered: list[pl.DataFrame] = []
+        self._gathered_rows = 0
+
+    def write(self, rows: pl.DataFrame) -> None:  # type: ignore[override]
+        self._gathered.append(rows)
+        self._gathered_rows += rows.height
+        if self._gathered_rows >= _ROW_GROUP_ROWS:
+            self._write_group()
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._write_group()
+            self._parquet.close()
+        super().close()
+
+    def _write_group(self) -> None:
+        if self._gathered_rows:
+            table = pl.concat(self._gathered).to_arrow().cast(self._schema)
+            self._parquet.write_table(table, row_group_size=2 * _ROW_GROUP_ROWS)
+        self._gathered, self._gathered_rows = [], 0
+
+
+def _opened(path: str) -> Any:
+    file = opened_file(path)
+    try:
+        return parquet.ParquetFile(file)
+    except (pa.ArrowException, OSError) as error:
+        file.close()
+        raise ValueError(_damaged(path, error)) from error
+
+
+def _damaged(path: str, error: Exception) -> str:
+    cause = str(error).partition("\n")[0].rstrip(".")
+    return f"{path} is no Parquet file, or is cut short or damaged ({cause})"
+
+
+def _schema(path: str) -> pl.Schema:
+    """Return the names and types in a footer; in the driver."""
+    try:
+        file = _opened(path)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    try:
+        return _frame(file.schema_arrow.empty_table()).schema
+    except (pl.exceptions.PolarsError, pa.ArrowException) as error:
+        msg = f"read_parquet cannot read the types of {path}: {error}"
+        raise UsageError(msg) from None
+    finally:
+        file.close(force=True)
+
+
+def _full_row_groups(path: str) -> list[int]:
+    file = _opened(path)
+    try:
+        footer = file.metadata
+        counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+    finally:
+        file.close(force=True)
+    return [number for number, count in enumerate(counts) if count]
+
+
+def _chosen(path: str, schema: pl.Schema, columns: list[str] | None) -> pl.Schema:
+    if columns is None:
+        return schema
+    for name in columns:
+        if name not in schema:
+            msg = f"{path} has no column {name!r}; it has {list(schema)}"
+            raise UsageError(msg)
+    if not columns:
+        msg = "columns= names no column; name at least one"
+        raise UsageError(msg)
+    return pl.Schema({name: schema[name] for name in columns})
+
+
+def _check_same(first: str, schema: pl.Schema, other: str, found: pl.Schema) -> None:
+    for name in schema:
+        if name not in found:
+            msg = f"column {name!r} is in {first} and not in {other}"
+        elif found[name] != schema[name]:
+            msg = (
+                f"column {name!r} is {schema[name]} in {first} and {found[name]} in "
+                f"{other}"
+            )
+        else:
+            continue
+        msg += "; files that are read together must have the same columns"
+        raise UsageError(msg)
+
+
+def _check_writable(schema: pl.Schema, compression: str) -> None:
+    try:
+        arrow = pl.DataFrame(schema=schema).to_arrow().schema
+        parquet.ParquetWriter(
+            pa.BufferOutputStream(), arrow, compression=compression
+        ).close()
+    except (pa.ArrowException, pl.exceptions.PolarsError, ValueError, OSError) as error:
+        msg = f"write_parquet cannot write {dict(schema)}: {error}"
+        raise UsageError(msg) from None
+
+
+def _frame(data: Any) -> pl.DataFrame:
+    return cast("pl.DataFrame", pl.from_arrow(data))

@@ -1,0 +1,75 @@
+r"""Lines of text files as data frames with one column, and such frames as text files.
+
+A line ends with ``\n`` or ``\r\n`` and is returned without it; nothing else ends a line.
+Text is UTF-8, and a line that is not counts as malformed.  `millstream.connectors.text`
+reads other encodings, as rows.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from millstream.connectors.bad_rows import MalformedError
+from millstream.connectors.files import EncodedSink
+from millstream.connectors.frame_files import LineFormat, LineFrames, line_files
+from millstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from millstream.connectors.paths import StrPath
+
+__all__ = ["LINE", "TextFormat", "TextFrameSink", "lines_source"]
+
+LINE = "line"
+
+
+class TextFormat(LineFormat):
+    """Every line is a row."""
+
+    schema = pl.Schema({LINE: pl.String})
+
+    def parse(self, data: bytes) -> pl.DataFrame:
+        try:
+            return pl.read_lines(io.BytesIO(data), name=LINE)
+        except pl.exceptions.PolarsError:
+            msg = "it is not UTF-8"
+            raise MalformedError(msg) from None
+
+
+def lines_source(
+    paths: StrPath | Iterable[StrPath], *, max_bad_rows: int
+) -> LineFrames:
+    """Return the source of lines of text."""
+    files = line_files("read_lines", paths)
+    return LineFrames(files, TextFormat(), max_bad_rows=max_bad_rows)
+
+
+class TextFrameSink(EncodedSink[pl.DataFrame]):
+    """The values of one text column as lines."""
+
+    _suffix = ".txt"
+
+    def __init__(
+        self, directory: StrPath, schema: pl.Schema, *, overwrite: bool = False
+    ) -> None:
+        super().__init__(directory, overwrite=overwrite)
+        if len(schema) != 1 or schema.dtypes() != [pl.String()]:
+            msg = (
+                f"write_text writes one String column, got {dict(schema)}; select "
+                "one and cast it to pl.String"
+            )
+            raise UsageError(msg)
+
+    def _encode(self, rows: pl.DataFrame) -> bytes:  # type: ignore[override]
+        lines = rows.to_series()
+        if lines.null_count():
+            msg = (
+                f"write_text cannot write the null in column {lines.name!r}; put "
+                "fill_null or drop_nulls before it"
+            )
+            raise TypeError(msg)
+        return "\n".join([*lines.to_list(), ""]).encode()

@@ -1,0 +1,215 @@
+"""Aggregates of frames by key, and the combiners in front of them.
+
+The state is a table of parts, one row per key.  A batch is grouped by Polars and its
+parts are put aside; once there are as many of them as the table has rows, all are grouped
+again.  So every row is grouped a few times only, however many batches come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from millstream.operators.base import Operator
+from millstream.plan.frames import AggregateFrame, CombineFrame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from millstream.operators.frame_parts import ColumnPart, LongPart
+    from millstream.plan.nodes import Node
+
+__all__ = ["AggregatedFrame", "CombinedFrame", "FrameAggregation", "PartialTable"]
+
+_PENDING_ROWS = 65_536
+_FINISH_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class FrameAggregation:
+    """What is kept per key, and what it becomes when the input ends.
+
+    Attributes
+    ----------
+    results
+        From the columns of the finished parts, row by row, the columns of the user.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[ColumnPart, ...]
+    longs: tuple[LongPart, ...]
+    results: tuple[pl.Expr, ...]
+
+    @property
+    def can_merge(self) -> bool:
+        """Whether rows may be combined before they move; here they always may."""
+        return True
+
+
+class CombinedFrame(Operator):
+    """Keeps parts by key and sends them on before a cut or when it is full."""
+
+    def __init__(self, nodes: tuple[Node, ...], keys_max: int) -> None:
+        super().__init__(nodes)
+        spec = nodes[-1].spec
+        assert isinstance(spec, CombineFrame)
+        self._aggregation: FrameAggregation = spec.aggregation
+        self._keys_max = keys_max
+        self._table = PartialTable(self._aggregation, keys_max)
+
+    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+        self._table.add_rows(rows)
+        return self.flush() if self._table.merged_rows >= self._keys_max else []
+
+    def flush(self) -> Any:
+        parts = self._table.merged()
+        self._table = PartialTable(self._aggregation, self._keys_max)
+        return [] if parts is None else parts
+
+    def finish(self) -> Iterable[Any]:
+        parts = self._table.merged()
+        return () if parts is None else parts.iter_slices(_FINISH_ROWS)
+
+
+class AggregatedFrame(Operator):
+    """One row per key when the input ends."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        super().__init__(nodes)
+        spec = nodes[0].spec
+        assert isinstance(spec, AggregateFrame)
+        self._is_combined = spec.is_combined
+        self._table = PartialTable(spec.aggregation)
+
+    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+        if self._is_combined:
+            self._table.add(rows)
+        else:
+            self._table.add_rows(rows)
+        return []
+
+    def finish(self) -> Iterator[Any]:
+        result = self._table.finished()
+        if result is not None:
+            yield from result.iter_slices(_FINISH_ROWS)
+
+
+class PartialTable:
+    """The parts of every key seen so far.
+
+    Parameters
+    ----------
+    rows_max
+        Most rows put aside before they are merged, where the table grows beyond it.
+    """
+
+    def __init__(
+        self, aggregation: FrameAggregation, rows_max: int | None = None
+    ) -> None:
+        keys = aggregation.keys
+        self._aggregation = aggregation
+        self._partials = [e for part in aggregation.columns for e in part.partials]
+        merges = [e for part in aggregation.columns for e in part.merges]
+        self._main = _Runs(keys, merges, rows_max)
+        self._longs = [
+            _Runs((*keys, part.item), part.merges, rows_max)
+            for part in aggregation.longs
+        ]
+
+    @property
+    def merged_rows(self) -> int:
+        """Rows of the largest table, without those put aside."""
+        return max(runs.merged_rows for runs in (self._main, *self._longs))
+
+    def add_rows(self, frame: pl.DataFrame) -> None:
+        """Aggregate a batch of rows and take its parts."""
+        if frame.is_empty():
+            return
+        keys = self._aggregation.keys
+        self._main.add(frame.group_by(keys).agg(self._partials), is_grouped=True)
+        for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
+            runs.add(part.rows(frame, keys), is_grouped=True)
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Take parts that other tables have merged; a key may come several times."""
+        if frame.is_empty():
+            return
+        keys = self._aggregation.keys
+        packed = [part.name for part in self._aggregation.longs]
+        self._main.add(frame.drop(packed))
+        for name, runs in zip(packed, self._longs, strict=True):
+            lists = frame.select(*keys, name).filter(pl.col(name).is_not_null())
+            runs.add(lists.explode(name).unnest(name))
+
+    def merged(self) -> pl.DataFrame | None:
+        """Return a row of parts per key; None if there is none.
+
+        The items of a long part become a list in the row of their key.
+        """
+        table = self._main.merged()
+        if table is None:
+            return None
+        for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
+            items = runs.merged()
+            assert items is not None
+            fields = pl.struct(pl.exclude(self._aggregation.keys)).alias(part.name)
+            lists = items.select(*self._aggregation.keys, fields)
+            packed = lists.group_by(self._aggregation.keys).agg(pl.col(part.name))
+            table = self._joined(table, packed)
+        return table
+
+    def finished(self) -> pl.DataFrame | None:
+        """Return the result, a row per key; None if there is none."""
+        table = self._main.merged()
+        if table is None:
+            return None
+        keys = self._aggregation.keys
+        table = table.select(*keys, *(p.finish for p in self._aggregation.columns))
+        for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
+            items = runs.merged()
+            assert items is not None
+            values = pl.col(part.name).fill_null(pl.lit(part.default))
+            table = self._joined(table, part.finish(items, keys)).with_columns(values)
+        return table.select(*keys, *self._aggregation.results)
+
+    def _joined(self, table: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        keys = self._aggregation.keys
+        return table.join(other, on=keys, how="left", nulls_equal=True)
+
+
+class _Runs:
+    """A table that is grouped again when enough rows have been put aside."""
+
+    def __init__(
+        self, keys: Sequence[str], merges: Sequence[pl.Expr], rows_max: int | None
+    ) -> None:
+        self._keys = keys
+        self._merges = merges
+        self._rows_max = rows_max
+        self._runs: list[pl.DataFrame] = []
+        self._pending_rows = 0
+        self._is_grouped = True
+        self.merged_rows = 0
+
+    def add(self, frame: pl.DataFrame, *, is_grouped: bool = False) -> None:
+        self._is_grouped = is_grouped and not self._runs
+        self._runs.append(frame)
+        self._pending_rows += frame.height
+        limit = max(_PENDING_ROWS, self.merged_rows)
+        if self._rows_max is not None:
+            limit = min(limit, self._rows_max)
+        if self._pending_rows >= limit:
+            self.merged()
+
+    def merged(self) -> pl.DataFrame | None:
+        if not self._runs:
+            return None
+        if not self._is_grouped:
+            rows = pl.concat(self._runs, rechunk=False)
+            self._runs = [rows.group_by(self._keys).agg(self._merges)]
+            self._is_grouped = True
+        self._pending_rows = 0
+        self.merged_rows = self._runs[0].height
+        return self._runs[0]
