@@ -147,7 +147,7 @@ def test_every_row_has_exactly_one_owner_and_none_depends_on_its_neighbors(
     assert found == line_by_line(content, line_format)
 
 
-TEXTS = st.text(st.sampled_from('ab,;" \'é\u2028\ufeff\t#'), max_size=5)
+TEXTS = st.text(st.sampled_from("ab,;\" 'é\u2028\ufeff\t#"), max_size=5)
 
 
 @settings(deadline=None)

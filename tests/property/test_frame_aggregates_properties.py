@@ -160,9 +160,7 @@ def test_flow_gives_what_polars_gives(workers: int, case: Case) -> None:
     flow, frame = _flow(case)
     result = frame.collect()
 
-    flow.run(
-        on="local", workers=workers, frame_buffer=ms.fixed(3), combine_keys_max=2
-    )
+    flow.run(on="local", workers=workers, frame_buffer=ms.fixed(3), combine_keys_max=2)
 
     _check(result.result(), case)
 
@@ -197,14 +195,21 @@ def _cut(frame: pl.DataFrame, data: st.DataObject) -> list[pl.DataFrame]:
     ]
 
 
+LISTS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
+    "top": lambda x: x.top_k(3),
+    "low": lambda x: x.bottom_k(2),
+    "values": lambda x: x.implode(),
+}
+
+
 @settings(max_examples=50, deadline=None)
-@given(case=cases({"top": lambda x: x.top_k(3), "low": lambda x: x.bottom_k(2)}))
-def test_top_k_holds_the_values_that_polars_holds(case: Case) -> None:
-    """Their order within the list is not defined."""
+@given(case=cases(LISTS))
+def test_lists_hold_the_values_that_polars_holds(case: Case) -> None:
+    """Their order is that of arrival, or not defined."""
     flow, frame = _flow(case)
     result = frame.collect()
 
-    flow.run(on="local", workers=2)
+    flow.run(on="local", workers=2, frame_buffer=ms.fixed(3))
 
     lists = pl.selectors.list().list.sort()
     expected = case.expected().with_columns(lists)

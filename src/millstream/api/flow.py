@@ -326,6 +326,30 @@ class Flow:
             self, paths, max_bad_rows=max_bad_rows, name=name
         )
 
+    def from_spark(
+        self, frame: Any, *, staging: str | None = None, name: str | None = None
+    ) -> Frame:
+        """Read a bounded Spark DataFrame, whatever it was read or computed from.
+
+        Spark computes it before the workers start, since they hold its task slots, and
+        writes it as Parquet to a directory below `staging`: a temporary directory of
+        this machine unless you name one, which all executors of a cluster must share.
+        """
+        from millstream.api.frame_spark import frame_from_spark  # noqa: PLC0415
+
+        return frame_from_spark(self, "from_spark", frame, staging, name)
+
+    def from_spark_stream(
+        self, frame: Any, *, staging: str | None = None, name: str | None = None
+    ) -> Frame:
+        """Read all that the source of a streaming Spark DataFrame has when the job starts.
+
+        Staged as `from_spark` does it, with the trigger ``availableNow``.
+        """
+        from millstream.api.frame_spark import frame_from_spark  # noqa: PLC0415
+
+        return frame_from_spark(self, "from_spark_stream", frame, staging, name)
+
     def read(self, source: Source[T], *, name: str | None = None) -> Stream[T]:
         """Read a source of your own; see `millstream.connectors.base`.
 

@@ -9,12 +9,18 @@ Imported only when a flow uses frames: Polars takes a while to load.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from millstream.api.building import checked_count, checked_function, user_location
+from millstream.api.building import (
+    checked_count,
+    checked_function,
+    located,
+    user_location,
+)
 from millstream.api.frame_aggregates import GroupedFrame, checked_keys
+from millstream.api.frame_io import FrameSinkVerbs
 from millstream.api.handles import ResultHandle
 from millstream.api.rowwise import checked_query
 from millstream.errors import UsageError
@@ -36,7 +42,7 @@ __all__ = ["Frame"]
 Query = "Callable[[pl.LazyFrame], pl.LazyFrame]"
 
 
-class Frame:
+class Frame(FrameSinkVerbs):
     """A dataset of rows with named, typed columns."""
 
     def __init__(self, flow: Flow, node: Node, schema: pl.Schema) -> None:
@@ -207,7 +213,129 @@ class Frame:
         self._flow.remember(handle)
         return handle
 
+    def to_spark(
+        self, *, path: str | None = None, name: str | None = None
+    ) -> ResultHandle[Any]:
+        """Give the rows to Spark: the result is a Spark DataFrame.
+
+        The output is committed as Parquet in `path`, or in a temporary directory of
+        this machine that goes with the flow; on a cluster name one that all share.
+
+        moves data: to files · state: none
+        """
+        from millstream.api.frame_spark import spark_from_frame  # noqa: PLC0415
+
+        return spark_from_frame(self, self._flow, self._node.id, path, name)
+
+    def sort(
+        self,
+        *by: str,
+        descending: bool | tuple[bool, ...] = False,
+        name: str | None = None,
+    ) -> Frame:
+        """Put all rows of a bounded frame in order, in one task; nulls come first.
+
+        Followed by `limit`, only the first rows of every task travel.
+
+        moves data: yes, to one task · state: all rows · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("sort")
+        >>> frame = flow.from_frame(pl.DataFrame({"x": [2, 3, 1]}))
+        >>> top = frame.sort("x", descending=True).limit(2).collect()
+        >>> _ = flow.run(on="local", workers=2)
+        >>> top.result()["x"].to_list()
+        [3, 2]
+        """
+        self._check_columns("sort", by)
+        each = descending if isinstance(descending, tuple) else (descending,) * len(by)
+        spec = specs.SortFrame(by, each)
+        return self._then("sort", spec, name, self.schema, width=1)
+
+    def join(
+        self,
+        other: pl.DataFrame,
+        on: str | list[str],
+        *,
+        how: Literal["inner", "left", "semi", "anti"] = "inner",
+        suffix: str = "_right",
+        name: str | None = None,
+    ) -> Frame:
+        """Join every row with a static data frame, of which each task has a copy.
+
+        moves data: no, the data frame travels with the plan · state: none · waits: no
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("join")
+        >>> names = pl.DataFrame({"id": [1, 2], "name": ["ada", "bob"]})
+        >>> visits = flow.from_frame(pl.DataFrame({"id": [2, 3]}))
+        >>> known = visits.join(names, "id").collect()
+        >>> _ = flow.run(on="local")
+        >>> known.result().rows()
+        [(2, 'bob')]
+        """
+        if how not in ("inner", "left", "semi", "anti"):
+            msg = (
+                f"`join` at {user_location()} with a static frame can be inner, left, "
+                f"semi or anti, got {how!r}"
+            )
+            raise UsageError(msg)
+        right = other.lazy()
+
+        def query(frame: pl.LazyFrame) -> pl.LazyFrame:
+            return frame.join(
+                right, on=on, how=how, suffix=suffix, maintain_order="left_right"
+            )
+
+        return self._query("join", query, name)
+
+    def tokens(
+        self,
+        column: str,
+        *,
+        pattern: str = r"\w",
+        lower: bool = True,
+        name: str | None = None,
+    ) -> Frame:
+        """Cut a text column into tokens, one row each, at native speed.
+
+        A token is a longest run of characters of the class `pattern`, in lower case
+        unless told otherwise; the frame has that one column afterwards.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("tokens")
+        >>> lines = flow.from_frame(pl.DataFrame({"line": ["To be, or", "not"]}))
+        >>> words = lines.tokens("line").collect()
+        >>> _ = flow.run(on="local")
+        >>> words.result()["line"].to_list()
+        ['to', 'be', 'or', 'not']
+        """
+        from millstream.operators.tokenize import TokenClass  # noqa: PLC0415 - compiles
+
+        self._check_columns("tokens", (column,))
+        with located("tokens"):
+            kind = TokenClass(pattern, is_lower=lower)
+        spec = specs.Tokens(column, kind)
+        return self._then("tokens", spec, name, pl.Schema({column: pl.String}))
+
     # Inside
+
+    def _check_columns(self, verb: str, columns: tuple[str, ...]) -> None:
+        for column in columns:
+            if column not in self.schema:
+                msg = (
+                    f"`{verb}` at {user_location()} names the column {column!r}; the "
+                    f"columns here are {list(self.schema)}"
+                )
+                raise UsageError(msg)
 
     def _query(self, verb: str, query: Any, name: str | None) -> Frame:
         schema = checked_query(verb, query, self.schema)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from millstream.api.flow import Flow
     from millstream.api.frame import Frame
-    from millstream.plan.expressions import Part
+    from millstream.plan.expressions import Part, Tree
     from millstream.plan.nodes import Node
 
 __all__ = [
@@ -243,19 +243,14 @@ class _Builder:
 
     def add(self, expr: pl.Expr | FrameAggregate) -> None:
         """Take one argument of `agg`."""
-        if isinstance(expr, FrameAggregate):
-            self._add_own(expr)
-            return
-        made = self._schema_of(expr)
         try:
-            trees = self._expanded(expr, len(made))
-            for tree, (name, dtype) in zip(trees, made.items(), strict=True):
-                finish = expression(expressions.split(tree, self._split))
-                self._make_parts()
-                self._check_finish(finish)
-                self._result(finish, name, dtype)
+            if isinstance(expr, FrameAggregate):
+                self._add_own(expr)
+            else:
+                self._add_expression(expr)
         except Refused as error:
-            msg = f"cannot aggregate {expr}: {error}"
+            what = expr.values if isinstance(expr, FrameAggregate) else expr
+            msg = f"cannot aggregate {what}: {error}"
             raise UsageError(msg) from None
 
     def schema(self) -> pl.Schema:
@@ -270,6 +265,15 @@ class _Builder:
             tuple(self._longs.values()),
             tuple(self._results),
         )
+
+    def _add_expression(self, expr: pl.Expr) -> None:
+        made = self._schema_of(expr)
+        trees = self._expanded(expr, len(made))
+        for tree, (name, dtype) in zip(trees, made.items(), strict=True):
+            finish = expression(expressions.split(tree, self._split))
+            self._make_parts()
+            self._check_finish(finish)
+            self._result(finish, name, dtype)
 
     def _schema_of(self, expr: pl.Expr) -> pl.Schema:
         """Return the columns that Polars would make of it."""
@@ -286,7 +290,7 @@ class _Builder:
 
     def _expanded(self, expr: pl.Expr, count: int) -> list[Any]:
         """Return an expression tree for every column the expression makes."""
-        tree = json.loads(expr.meta.serialize(format="json"))
+        tree = _tree(expr)
         chosen = {}
         for number, selector in enumerate(expressions.selectors(tree)):
             rows = pl.LazyFrame(schema=self._schema).drop(self._keys)
@@ -309,17 +313,16 @@ class _Builder:
         result = next(iter(self._schema_of(expression(part.tree)).values()))
         source = None
         if part.input is not None:
-            source = self._checked_input(part)
+            source = self._checked_input(expression(part.input))
         if part.kind in _LONG:
             self._longs[name] = _LONG[part.kind](name, expression(part.input))
         else:
             self._columns[name] = part_in_columns(part, name, source, result)
         self._parts[name] = result
 
-    def _checked_input(self, part: Part) -> DataType:
-        """Return the type of what a part aggregates; refuse what is not row-wise."""
-        values = expression(part.input)
-        if not expressions.has_aggregate(part.input) and _is_separable(values):
+    def _checked_input(self, values: pl.Expr) -> DataType:
+        """Return the type of what is aggregated; refuse what is not row-wise."""
+        if not expressions.has_aggregate(_tree(values)) and _is_separable(values):
             try:
                 found = checked_query("agg", lambda f: f.select(values), self._schema)
             except UsageError:
@@ -352,13 +355,16 @@ class _Builder:
 
     def _add_own(self, own: FrameAggregate) -> None:
         self._schema_of(own.values)
+        dtype = self._checked_input(own.values)
         name = f"{self._split.prefix}.{len(self._made)}"
         if isinstance(own.how, UserFunctions):
             made = user_part(name, own.values, own.how, own.dtype)
             self._columns[name] = made
-        else:
-            self._schema_of(own.values.cast(pl.Float64))
+        elif dtype.is_numeric() or dtype == pl.Boolean:
             self._longs[name] = BinsPart(name, own.values, own.how)
+        else:
+            msg = f"approx_quantile takes numbers, got {dtype}"
+            raise Refused(msg)
         self._result(pl.col(name), own.name, own.dtype)
 
     def _result(self, finish: pl.Expr, name: str, dtype: DataType) -> None:
@@ -367,6 +373,10 @@ class _Builder:
             raise UsageError(msg)
         self._made[name] = dtype
         self._results.append(finish.cast(dtype).alias(name))
+
+
+def _tree(expr: pl.Expr) -> Tree:
+    return json.loads(expr.meta.serialize(format="json"))
 
 
 def _is_separable(expr: pl.Expr) -> bool:

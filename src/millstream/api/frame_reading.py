@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.api.building import checked_count, located
 from millstream.api.frame import Frame
-from millstream.api.frame_io import FrameSinkVerbs
 from millstream.connectors.bad_rows import (
     BAD_SCHEMA,
     BadRowBudget,
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["FileFrame", "read_csv", "read_jsonl", "read_lines", "read_parquet"]
 
 
-class FileFrame(Frame, FrameSinkVerbs):
+class FileFrame(Frame):
     """The good rows of files; `bad_rows` has the others."""
 
     def __init__(

@@ -75,6 +75,9 @@ class Source(ABC, Generic[T_co]):
     def open(self, split: Split, offset: int, config: Config) -> SourceReader[T_co]:
         """Return a reader of `split` that begins at `offset` (0 at first)."""
 
+    def release(self) -> None:
+        """Give back what `splits` made; in the driver, when the job is over."""
+
 
 class SinkWriter(ABC, Generic[T_contra]):
     """What one task writes to."""

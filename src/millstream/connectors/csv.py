@@ -103,7 +103,7 @@ class CsvFormat(LineFormat):
         self.is_splittable = not dialect.multiline
         self._dialect = dialect
         self._texts = [
-            pl.col(name).cast(pl.String)
+            pl.col(name).cast(pl.String).str.join("")
             for name, kind in schema.items()
             if kind.base_type() in (pl.String, pl.Categorical, pl.Enum)
         ]
@@ -130,7 +130,9 @@ class CsvFormat(LineFormat):
 
     def _check_lines(self, frame: pl.DataFrame, data: bytes) -> None:
         """Find records that Polars read over several lines."""
-        if not self._dialect.multiline and frame.height != data.count(b"\n"):
+        if self._dialect.multiline or not self._has_quotes(data):
+            return
+        if frame.height != data.count(b"\n"):
             msg = "a quote is left open at the end of the line"
             raise MalformedError(msg)
 
@@ -144,15 +146,16 @@ class CsvFormat(LineFormat):
             return
         separator = self._dialect.separator
         missing = frame.height * (frame.width - 1) - data.count(separator.encode())
-        if self._dialect.quote is not None and self._dialect.quote.encode() in data:
-            quoted = frame.select(
-                text.str.count_matches(separator, literal=True).sum()
-                for text in self._texts
-            )
-            missing += sum(quoted.row(0)) if self._texts else 0
+        if self._texts and self._has_quotes(data):
+            texts = frame.select(self._texts).row(0)
+            missing += sum(text.count(separator) for text in texts)
         if missing:
             msg = f"it has fewer than {frame.width} fields"
             raise MalformedError(msg)
+
+    def _has_quotes(self, data: bytes) -> bool:
+        quote = self._dialect.quote
+        return quote is not None and quote.encode() in data
 
     def cut(self, data: bytes) -> int:
         if not self._dialect.multiline or self._dialect.quote is None:
@@ -199,7 +202,9 @@ def csv_source(
     files = line_files("read_csv", paths)
     path, data, is_whole = sample(files)
     if schema is None:
-        line_format = CsvFormat(_inferred(path, data, dialect, is_whole=is_whole), dialect)
+        line_format = CsvFormat(
+            _inferred(path, data, dialect, is_whole=is_whole), dialect
+        )
     else:
         line_format = CsvFormat(pl.Schema(schema), dialect)
     if data:

@@ -52,6 +52,11 @@ _SPLITS_PER_TASK = 16
 _BLOCK_BYTES_MAX = 4 * _MIB
 """More bytes at once would let the other tasks of the worker wait for too long."""
 
+_FIRST_BLOCK = 16
+"""How much larger than the least the first block may be; small ones are parsed slowly."""
+
+_ROW_BYTES_GUESS = 16
+
 _SAMPLE_BYTES = 65_536
 _EMPTY_BLOCKS_PER_READ_MAX = 16
 _TEXT_MAX = 200
@@ -186,7 +191,9 @@ class _BlockReader(SourceReader[pl.DataFrame]):
         self._max_bad_rows = max_bad_rows
         self._bad_count = 0
         self._batch_rows = config.frame_buffer.rows
-        self._block_bytes = self._block_bytes_min = config.source_block_bytes
+        self._block_bytes_min = least = config.source_block_bytes
+        guess = self._batch_rows * _ROW_BYTES_GUESS
+        self._block_bytes = min(max(guess, least), _FIRST_BLOCK * least)
         self._record_bytes_max = config.frame_bytes_max
         # An offset up to `start` says only that nothing was read yet, so the first
         # record is still to be found; a later one is where a record begins.

@@ -60,7 +60,7 @@ class JsonFormat(LineFormat):
             base = kind.base_type()
             read[name] = _CAST_FROM.get(base, kind)
             if base in _CAST_FROM:
-                self._casts.append(pl.col(name).cast(kind, strict=True))
+                self._casts.append(_converted(name, kind))
             elif base not in _NATIVE and not _is_nested(kind):
                 msg = (
                     f"read_jsonl cannot read the type {kind} of column {name!r}; read "
@@ -131,6 +131,14 @@ def _inferred(files: list[str]) -> pl.Schema:
         raise UsageError(msg)
     found = pl.read_ndjson(objects, infer_schema_length=None).schema
     return pl.Schema({name: _without_null(kind) for name, kind in found.items()})
+
+
+def _converted(name: str, kind: pl.DataType) -> pl.Expr:
+    """Return the column as what it is made to be; what does not fit raises."""
+    column = pl.col(name)
+    if kind == pl.Time:
+        return column.str.to_time("%H:%M:%S%.f", strict=True)
+    return column.cast(kind, strict=True)
 
 
 def _is_object(line: bytes) -> bool:

@@ -7,7 +7,6 @@ reads other encodings, as rows.
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -34,7 +33,7 @@ class TextFormat(LineFormat):
 
     def parse(self, data: bytes) -> pl.DataFrame:
         try:
-            return pl.read_lines(io.BytesIO(data), name=LINE)
+            return pl.read_lines(data, name=LINE)
         except pl.exceptions.PolarsError:
             msg = "it is not UTF-8"
             raise MalformedError(msg) from None

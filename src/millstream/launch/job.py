@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from millstream.launch.options import LaunchOptions
     from millstream.launch.run import Run
     from millstream.plan.nodes import LogicalPlan
+    from millstream.plan.stages import StagePlan
 
 __all__ = ["Job", "StageMetrics", "deploy"]
 
@@ -85,6 +86,7 @@ class Job:
             run = launcher.start(deployment, sinks.commit, options)
         except BaseException:
             sinks.abort()
+            release_sources(deployment.stages)
             raise
         job = cls(deployment, run, sinks)
         job._thread.start()
@@ -180,6 +182,7 @@ class Job:
             self._run.close()
             if not self._is_success:
                 self._sinks.abort()
+            release_sources(self._stages)
         except Exception as error:  # noqa: BLE001 - handed to whoever waits
             self._crash = self._crash or error
         finally:
@@ -216,6 +219,14 @@ class _Sinks:
     def abort(self) -> None:
         for sink in self.sinks:
             sink.abort(self.job)
+
+
+def release_sources(stages: StagePlan) -> None:
+    """Let the sources give back what they made for the job."""
+    for stage in stages.stages:
+        spec = stage.nodes[0].spec
+        if isinstance(spec, Read):
+            spec.source.release()
 
 
 def deploy(plan: LogicalPlan, config: Config, job: str, workers: int) -> Deployment:

@@ -110,9 +110,12 @@ class PartialTable:
     ) -> None:
         keys = aggregation.keys
         self._aggregation = aggregation
-        self._partials = [e for part in aggregation.columns for e in part.partials]
-        merges = [e for part in aggregation.columns for e in part.merges]
-        self._main = _Runs(keys, merges, rows_max)
+        columns = aggregation.columns
+        self._partials = [e for part in columns for e in part.partials]
+        self._refine = [e for part in columns for e in part.refine]
+        merges = [e for part in columns for e in part.merges]
+        windows = [e.over(keys) for part in columns for e in part.windows]
+        self._main = _Runs(keys, merges, rows_max, windows)
         self._longs = [
             _Runs((*keys, part.item), part.merges, rows_max)
             for part in aggregation.longs
@@ -128,7 +131,10 @@ class PartialTable:
         if frame.is_empty():
             return
         keys = self._aggregation.keys
-        self._main.add(frame.group_by(keys).agg(self._partials), is_grouped=True)
+        parts = frame.group_by(keys).agg(self._partials)
+        if self._refine:
+            parts = parts.with_columns(self._refine)
+        self._main.add(parts, is_grouped=True)
         for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
             runs.add(part.rows(frame, keys), is_grouped=True)
 
@@ -151,42 +157,59 @@ class PartialTable:
         table = self._main.merged()
         if table is None:
             return None
-        for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
-            items = runs.merged()
-            assert items is not None
-            fields = pl.struct(pl.exclude(self._aggregation.keys)).alias(part.name)
-            lists = items.select(*self._aggregation.keys, fields)
-            packed = lists.group_by(self._aggregation.keys).agg(pl.col(part.name))
-            table = self._joined(table, packed)
-        return table
+        keys = self._aggregation.keys
+        packed = []
+        for part, items in self._items():
+            fields = pl.struct(pl.exclude(keys)).alias(part.name)
+            packed.append(items.select(*keys, fields).group_by(keys).agg(part.name))
+        return self._side_by_side(table, packed)
 
     def finished(self) -> pl.DataFrame | None:
         """Return the result, a row per key; None if there is none."""
         table = self._main.merged()
         if table is None:
             return None
-        keys = self._aggregation.keys
+        keys, longs = self._aggregation.keys, self._aggregation.longs
         table = table.select(*keys, *(p.finish for p in self._aggregation.columns))
-        for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
-            items = runs.merged()
-            assert items is not None
-            values = pl.col(part.name).fill_null(pl.lit(part.default))
-            table = self._joined(table, part.finish(items, keys)).with_columns(values)
+        finished = [part.finish(items, keys) for part, items in self._items()]
+        table = self._side_by_side(table, finished).with_columns(
+            pl.col(part.name).fill_null(pl.lit(part.default)) for part in longs
+        )
         return table.select(*keys, *self._aggregation.results)
 
-    def _joined(self, table: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        keys = self._aggregation.keys
-        return table.join(other, on=keys, how="left", nulls_equal=True)
+    def _items(self) -> Iterator[tuple[LongPart, pl.DataFrame]]:
+        for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
+            items = runs.merged()
+            assert items is not None, "every batch was also given to the long tables"
+            yield part, items
+
+    def _side_by_side(
+        self, table: pl.DataFrame, others: list[pl.DataFrame]
+    ) -> pl.DataFrame:
+        """Put the columns of the same key into one row.
+
+        Not by a join: NaN is one key, and Polars joins do not always see it so.
+        """
+        if not others:
+            return table
+        rows = pl.concat([table, *others], how="diagonal")
+        first = pl.all().first(ignore_nulls=True)
+        return rows.group_by(self._aggregation.keys).agg(first)
 
 
 class _Runs:
     """A table that is grouped again when enough rows have been put aside."""
 
     def __init__(
-        self, keys: Sequence[str], merges: Sequence[pl.Expr], rows_max: int | None
+        self,
+        keys: Sequence[str],
+        merges: Sequence[pl.Expr],
+        rows_max: int | None,
+        windows: Sequence[pl.Expr] = (),
     ) -> None:
         self._keys = keys
         self._merges = merges
+        self._windows = windows
         self._rows_max = rows_max
         self._runs: list[pl.DataFrame] = []
         self._pending_rows = 0
@@ -208,6 +231,8 @@ class _Runs:
             return None
         if not self._is_grouped:
             rows = pl.concat(self._runs, rechunk=False)
+            if self._windows:
+                rows = rows.with_columns(self._windows)
             self._runs = [rows.group_by(self._keys).agg(self._merges)]
             self._is_grouped = True
         self._pending_rows = 0

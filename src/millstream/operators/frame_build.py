@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.frame_aggregation import AggregatedFrame, CombinedFrame
+from millstream.operators.frame_ordering import SortedFrame
+from millstream.operators.frame_text import Tokenized
 from millstream.operators.frames import (
     FrameEmitter,
     FramesFromRows,
@@ -41,5 +43,7 @@ _PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
     specs.ToRows: RowsFromFrames,
     specs.ToFrame: FramesFromRows,
     specs.AggregateFrame: AggregatedFrame,
+    specs.SortFrame: SortedFrame,
+    specs.Tokens: Tokenized,
 }
 """Operators that need nothing but their nodes."""

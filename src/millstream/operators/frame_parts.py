@@ -81,11 +81,17 @@ class ColumnPart:
         Aggregates over those columns, under the same names.
     finish
         From those columns, row by row, the value of the part.
+    refine
+        What is done to the partials before they are kept, row by row.
+    windows
+        Aggregates over all rows of the key that `merges` want to see in every row.
     """
 
     partials: tuple[pl.Expr, ...]
     merges: tuple[pl.Expr, ...]
     finish: pl.Expr
+    refine: tuple[pl.Expr, ...] = ()
+    windows: tuple[pl.Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class UserFunctions:
     finish: Callable[[Any], Any]
 
 
-def part_in_columns(
+def part_in_columns(  # noqa: PLR0911 - one per kind
     part: Part, name: str, source: DataType | None, result: DataType
 ) -> ColumnPart:
     """Return how a part is kept that needs a few numbers, or a list, per key."""
@@ -111,8 +117,8 @@ def part_in_columns(
         case "Implode":
             return _simple(name, partial, _items(name).implode())
         case "TopK":
-            held = json.loads(_items(name).meta.serialize(format="json"))
-            return _simple(name, partial, expression(part.over(held)))
+            values = expression(part.input)
+            return _simple(name, _top(values, part), _top(_items(name), part))
         case "Mean":
             return _mean(expression(part.input), name, source, result)
         case "Var" | "Std":
@@ -130,6 +136,12 @@ def _items(name: str) -> pl.Expr:
 
 def _simple(name: str, partial: pl.Expr, merge: pl.Expr) -> ColumnPart:
     return ColumnPart((partial.alias(name),), (merge.alias(name),), pl.col(name))
+
+
+def _top(values: pl.Expr, part: Part) -> pl.Expr:
+    """Return the top values in order; for many keys faster than Polars' own top_k."""
+    ordered = values.sort(descending=not part.is_bottom, nulls_last=True)
+    return ordered.head(expression(part.limit))
 
 
 def _added(name: str) -> pl.Expr:
@@ -155,28 +167,32 @@ def _mean(
 
 
 def _variance(values: pl.Expr, name: str, part: Part) -> ColumnPart:
-    """Keep count, mean and the sum of squared distances from the mean.
+    """Keep count, sum and the sum of squared distances from the mean.
 
     Merging adds the squared distances of the means from their common mean: unlike the
     sum of squares it loses no digits where the mean is much greater than the variance.
     """
-    count, mean, squares = f"{name}.count", f"{name}.mean", f"{name}.squares"
+    count, total, squares = f"{name}.count", f"{name}.sum", f"{name}.squares"
+    all_count, all_total = f"{count}.all", f"{total}.all"
     numbers = values.cast(pl.Float64)
-    n, m = pl.col(count), pl.col(mean)
-    common = (n * m).sum() / n.sum().clip(1)
-    variance = pl.when(n > part.ddof).then(pl.col(squares) / (n - part.ddof))
+    n, kept = pl.col(count), pl.col(squares)
+    mean = pl.col(total) / n.clip(1)
+    common = pl.col(all_total) / pl.col(all_count).clip(1)
+    variance = pl.when(n > part.ddof).then(kept / (n - part.ddof))
     return ColumnPart(
         (
-            numbers.count().cast(pl.Int64).alias(count),
-            numbers.mean().fill_null(0.0).alias(mean),
-            (numbers.var(ddof=0).fill_null(0.0) * numbers.count()).alias(squares),
+            numbers.count().alias(count),
+            numbers.sum().alias(total),
+            numbers.var(ddof=0).alias(squares),
         ),
         (
-            n.sum().alias(count),
-            common.alias(mean),
-            (pl.col(squares).sum() + (n * (m - common).pow(2)).sum()).alias(squares),
+            _added(count),
+            _added(total),
+            (kept + n * (mean - common).pow(2)).sum().alias(squares),
         ),
         (variance.sqrt() if part.kind == "Std" else variance).alias(name),
+        refine=(n.cast(pl.Int64), kept.fill_null(0.0) * n),
+        windows=(n.sum().alias(all_count), pl.col(total).sum().alias(all_total)),
     )
 
 
@@ -374,7 +390,7 @@ class BinsPart(LongPart):
 
 
 def _bin(values: pl.Expr) -> pl.Expr:
-    """Number the bins so that they are in the order of the values."""
+    """Return the number of the bin; the numbers are in the order of the values."""
     power = (values.abs().log() / math.log(_GAMMA)).ceil()
     number = power.clip(-_ONE + 1, _INFINITE - _ONE) + _ONE
     return (

@@ -109,6 +109,16 @@ class Part:
         return {"Agg": {kind: {**body, place: tree}}}
 
     @property
+    def limit(self) -> Tree:
+        """How many values are the top."""
+        return self.tree["Function"]["input"][1]
+
+    @property
+    def is_bottom(self) -> bool:
+        """Whether the top is that of the smallest values."""
+        return bool(self.tree["Function"]["function"]["TopK"]["descending"])
+
+    @property
     def ddof(self) -> int:
         """What a variance divides by is the number of values less this."""
         return int(self.tree["Agg"][self.kind][1])
@@ -254,7 +264,11 @@ def _aggregate(tree: Tree) -> Part | None:
         raise Refused(msg)
     if kind not in _AGGREGATES and kind not in _FUNCTIONS and kind != "Len":
         raise Refused(_not_mergeable(kind))
-    return _part(tree)
+    part = _part(tree)
+    if kind == "TopK" and "Literal" not in part.limit:
+        msg = f"top_k and bottom_k take a plain number here; {COLLECT}"
+        raise Refused(msg)
+    return part
 
 
 def _part(tree: Tree) -> Part:

@@ -21,6 +21,7 @@ __all__ = [
     "SortFrame",
     "ToFrame",
     "ToRows",
+    "Tokens",
     "Transform",
 ]
 
@@ -76,6 +77,14 @@ class SortFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of a text column, one row each."""
+
+    column: str
+    token_class: Any
+
+
+@dataclass(frozen=True, slots=True)
 class CollectFrames:
     """Send data frames to the driver."""
 
@@ -88,5 +97,6 @@ FrameSpec = (
     | CombineFrame
     | AggregateFrame
     | SortFrame
+    | Tokens
     | CollectFrames
 )
