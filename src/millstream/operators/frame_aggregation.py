@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AggregatedFrame", "CombinedFrame", "FrameAggregation", "PartialTable"]
 
-_PENDING_ROWS = 65_536
+_PENDING_ROWS = 262_144
 _FINISH_ROWS = 65_536
 
 

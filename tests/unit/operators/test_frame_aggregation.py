@@ -161,6 +161,22 @@ def test_an_aggregate_of_ones_own_is_merged_by_its_own_functions() -> None:
     assert result.rows() == [(1, "ab", 3), (2, None, 1)]
 
 
+def test_a_key_may_come_several_times_in_one_batch_of_parts() -> None:
+    """On the way, batches of several senders are put together."""
+    aggregation = _aggregation(FRAME, pl.col("x").sum(), pl.col("s").n_unique())
+    table = PartialTable(aggregation)
+    table.add_rows(FRAME)
+    parts = table.merged()
+    assert parts is not None
+    (operator,) = operators([AggregateFrame(aggregation, is_combined=True)])
+
+    operator.process(pl.concat([parts, parts]), 0)  # type: ignore[arg-type]
+    (result,) = operator.finish()
+
+    rows = result.rows()  # type: ignore[attr-defined]
+    assert sorted(rows, key=str) == [("a", 10, 2), (None, 4, 1)]
+
+
 def test_combiner_sends_its_parts_when_it_is_full() -> None:
     """Its memory is bounded by a number of keys."""
     aggregation = _aggregation(FRAME, pl.col("x").sum())
