@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from millstream.api.flow import Flow
 from millstream.api.functions import ListState, MapState, StatefulFunction, ValueState
 from millstream.api.handles import ResultHandle
@@ -29,11 +31,22 @@ from millstream.errors import (
 from millstream.launch.job import Job, StageMetrics
 from millstream.plan.aggregate import Aggregate
 
+if TYPE_CHECKING:
+    from millstream.api.frame import Frame
+    from millstream.api.frame_aggregates import (
+        GroupedFrame,
+        approx_n_unique,
+        approx_quantile,
+        frame_aggregate,
+    )
+
 __all__ = [
     "Aggregate",
     "BufferPolicy",
     "Config",
     "Flow",
+    "Frame",
+    "GroupedFrame",
     "GroupedStream",
     "Job",
     "JobCancelledError",
@@ -57,7 +70,29 @@ __all__ = [
     "ValueState",
     "WorkerLostError",
     "adaptive",
+    "approx_n_unique",
+    "approx_quantile",
     "fixed",
+    "frame_aggregate",
 ]
 
 __version__ = "0.1.0"
+
+_WITH_POLARS = {
+    "Frame": "millstream.api.frame",
+    "GroupedFrame": "millstream.api.frame_aggregates",
+    "approx_n_unique": "millstream.api.frame_aggregates",
+    "approx_quantile": "millstream.api.frame_aggregates",
+    "frame_aggregate": "millstream.api.frame_aggregates",
+}
+"""Names whose modules import Polars, which a flow of rows need not wait for."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs Polars when it is first asked for."""
+    if name not in _WITH_POLARS:
+        msg = f"module 'millstream' has no attribute {name!r}"
+        raise AttributeError(msg)
+    import importlib  # noqa: PLC0415 - see above
+
+    return getattr(importlib.import_module(_WITH_POLARS[name]), name)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import millstream as ms
-from millstream.operators.frame_aggregation import FrameAggregation, PartialTable
+from millstream.operators.frame_table import FrameAggregation, PartialTable
 from millstream.plan.frames import AggregateFrame
 
 if TYPE_CHECKING:

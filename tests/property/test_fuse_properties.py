@@ -15,10 +15,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.making import nodes
 
+from millstream.operators.aggregation import CountedKeys
 from millstream.operators.failure import blame
 from millstream.operators.fuse import fuse
 from millstream.operators.rowwise import FusedRows
 from millstream.plan import nodes as specs
+from millstream.plan.aggregate import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,9 +166,26 @@ def test_only_keys_are_the_keys_of_the_rows(
     if any(isinstance(spec, specs.KeyBy) for spec in chain):
         chain = [*chain, specs.DropKey()]
     chain = [*chain, specs.KeyBy(is_odd)]
-    keys = fuse(nodes(chain), only_keys=True).function(rows)
+    keys: list[Any] = []
+    fuse(nodes(chain), take_keys=keys.extend).function(rows)
 
-    assert list(keys) == [key for key, _ in expected(chain, rows, keyed=False)]
+    assert keys == [key for key, _ in expected(chain, rows, keyed=False)]
+
+
+def test_functions_written_in_c_are_told_apart() -> None:
+    """All of them work on the one line that pulls rows; the guilty one is found."""
+    chain = nodes([specs.FlatMap(str.split), specs.Map(int), specs.KeyBy(chr)])
+    counted = CountedKeys((*chain, *nodes([specs.Combine(builtin("count"))])), 10)
+    for rows, guilty in (
+        (["1 2", 3], chain[0]),
+        (["1 2", "3 x"], chain[1]),
+        (["1 2", "-1"], chain[2]),
+    ):
+        with pytest.raises((TypeError, ValueError)) as raised:
+            counted.process(rows, 0)
+        found = blame(raised.value, counted, rows)
+
+        assert (found.node, found.row_index) == (guilty, 1)
 
 
 # Failures.

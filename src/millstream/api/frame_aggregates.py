@@ -16,7 +16,6 @@ import polars as pl
 from millstream.api.building import checked_function, located, user_location
 from millstream.api.rowwise import checked_query
 from millstream.errors import UsageError
-from millstream.operators.frame_aggregation import FrameAggregation
 from millstream.operators.frame_parts import (
     BinsPart,
     ColumnPart,
@@ -28,6 +27,7 @@ from millstream.operators.frame_parts import (
     part_in_columns,
     user_part,
 )
+from millstream.operators.frame_table import FrameAggregation
 from millstream.plan import expressions
 from millstream.plan.expressions import Refused
 from millstream.plan.frames import AggregateFrame

@@ -110,13 +110,13 @@ class CountedKeys(Combined):
 
     def __init__(self, nodes: tuple[Node, ...], keys_max: int) -> None:
         super().__init__(nodes, keys_max)
-        self.fused = fuse(nodes[:-1], only_keys=True)
-        self._keys_of = self.fused.function
-        self._counts: Counter[Any] = Counter()
-        self._parts = self._counts
+        counts: Counter[Any] = Counter()
+        self.fused = fuse(nodes[:-1], take_keys=counts.update)
+        self._count = self.fused.function
+        self._parts = counts
 
     def _take(self, rows: Rows) -> None:
-        self._counts.update(self._keys_of(rows))
+        self._count(rows)
 
 
 class Aggregated(Operator):

@@ -2,7 +2,7 @@
 
 The hot path keeps no position.  When something is raised, the traceback still holds
 the frame of the loop over the batch, and that frame's ``rows_iterator`` knows how many
-rows are left.  Nothing is run a second time.
+rows are left.  No Python function is run a second time.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.fuse import GENERATED
+from millstream.plan.nodes import Filter, FlatMap, Flatten, KeyBy, Map
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -54,10 +55,11 @@ def blame(error: BaseException, operator: Operator, rows: Rows | None) -> Blame:
     """Find what `error`, raised inside ``operator.process(rows)``, is about."""
     frames = _frames(error.__traceback__)
     index = _row_index(frames, rows)
-    row_text = ""
-    if rows is not None and index is not None:
-        row_text = _shortened(rows[index])
-    return Blame(_node(frames, operator), index, row_text, _user_line(frames))
+    if rows is None or index is None:
+        node = _candidates(frames, operator)[-1]
+        return Blame(node, None, "", _user_line(frames))
+    node = _failing(_candidates(frames, operator), rows[index])
+    return Blame(node, index, _shortened(rows[index]), _user_line(frames))
 
 
 def _frames(trace: TracebackType | None) -> list[TracebackType]:
@@ -77,16 +79,40 @@ def _row_index(frames: list[TracebackType], rows: Rows | None) -> int | None:
     return None
 
 
-def _node(frames: list[TracebackType], operator: Operator) -> Node:
-    """Name the operator by the innermost generated line."""
+def _candidates(frames: list[TracebackType], operator: Operator) -> tuple[Node, ...]:
+    """Name the operators that the innermost generated line calls."""
     if operator.fused is not None:
         lines = [
             f.tb_lineno for f in frames if f.tb_frame.f_code.co_filename == GENERATED
         ]
         for line in reversed(lines):
-            if line in operator.fused.node_of_line:
-                return operator.fused.node_of_line[line]
-    return operator.nodes[-1]
+            if line in operator.fused.nodes_of_line:
+                return operator.fused.nodes_of_line[line]
+    return operator.nodes[-1:]
+
+
+def _failing(nodes: tuple[Node, ...], row: Any) -> Node:
+    """Find the one that raised, by trying again; several are all written in C."""
+    values = [row]
+    for node in nodes[:-1]:
+        try:
+            values = _values_after(node, values)
+        except Exception:  # noqa: BLE001 - that is what we look for
+            return node
+    return nodes[-1]
+
+
+def _values_after(node: Node, values: list[Any]) -> list[Any]:
+    spec = node.spec
+    made = values
+    if not isinstance(spec, Flatten):
+        assert isinstance(spec, Map | Filter | FlatMap | KeyBy)
+        made = [spec.function(value) for value in values]
+    if isinstance(spec, Filter):
+        return [value for value, keep in zip(values, made, strict=True) if keep]
+    if isinstance(spec, Flatten | FlatMap):
+        return [item for items in made for item in items]
+    return made
 
 
 def _user_line(frames: list[TracebackType]) -> str:

@@ -1,51 +1,22 @@
-"""Aggregates of frames by key, and the combiners in front of them.
-
-The state is a table of parts, one row per key.  A batch is grouped by Polars and its
-parts are put aside; once there are as many of them as the table has rows, all are grouped
-again.  So every row is grouped a few times only, however many batches come.
-"""
+"""Aggregates of frames by key, and the combiners in front of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from millstream.operators.base import Operator
+from millstream.operators.frame_native import StateTable
 from millstream.plan.frames import AggregateFrame, CombineFrame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from millstream.operators.frame_parts import ColumnPart, LongPart
+    from millstream.operators.frame_table import FrameAggregation
     from millstream.plan.nodes import Node
 
-__all__ = ["AggregatedFrame", "CombinedFrame", "FrameAggregation", "PartialTable"]
+__all__ = ["AggregatedFrame", "CombinedFrame"]
 
-_PENDING_ROWS = 262_144
 _FINISH_ROWS = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class FrameAggregation:
-    """What is kept per key, and what it becomes when the input ends.
-
-    Attributes
-    ----------
-    results
-        From the columns of the finished parts, row by row, the columns of the user.
-    """
-
-    keys: tuple[str, ...]
-    columns: tuple[ColumnPart, ...]
-    longs: tuple[LongPart, ...]
-    results: tuple[pl.Expr, ...]
-
-    @property
-    def can_merge(self) -> bool:
-        """Whether rows may be combined before they move; here they always may."""
-        return True
 
 
 class CombinedFrame(Operator):
@@ -57,7 +28,7 @@ class CombinedFrame(Operator):
         assert isinstance(spec, CombineFrame)
         self._aggregation: FrameAggregation = spec.aggregation
         self._keys_max = keys_max
-        self._table = PartialTable(self._aggregation, keys_max)
+        self._table = StateTable(self._aggregation, keys_max)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         self._table.add_rows(rows)
@@ -65,7 +36,7 @@ class CombinedFrame(Operator):
 
     def flush(self) -> Any:
         parts = self._table.merged()
-        self._table = PartialTable(self._aggregation, self._keys_max)
+        self._table = StateTable(self._aggregation, self._keys_max)
         return [] if parts is None else parts
 
     def finish(self) -> Iterable[Any]:
@@ -81,7 +52,7 @@ class AggregatedFrame(Operator):
         spec = nodes[0].spec
         assert isinstance(spec, AggregateFrame)
         self._is_combined = spec.is_combined
-        self._table = PartialTable(spec.aggregation)
+        self._table = StateTable(spec.aggregation)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         if self._is_combined:
@@ -94,147 +65,3 @@ class AggregatedFrame(Operator):
         result = self._table.finished()
         if result is not None:
             yield from result.iter_slices(_FINISH_ROWS)
-
-
-class PartialTable:
-    """The parts of every key seen so far.
-
-    Parameters
-    ----------
-    rows_max
-        Most rows put aside before they are merged, where the table grows beyond it.
-    """
-
-    def __init__(
-        self, aggregation: FrameAggregation, rows_max: int | None = None
-    ) -> None:
-        keys = aggregation.keys
-        self._aggregation = aggregation
-        columns = aggregation.columns
-        self._partials = [e for part in columns for e in part.partials]
-        self._refine = [e for part in columns for e in part.refine]
-        merges = [e for part in columns for e in part.merges]
-        windows = [e.over(keys) for part in columns for e in part.windows]
-        self._main = _Runs(keys, merges, rows_max, windows)
-        self._longs = [
-            _Runs((*keys, part.item), part.merges, rows_max)
-            for part in aggregation.longs
-        ]
-
-    @property
-    def merged_rows(self) -> int:
-        """Rows of the largest table, without those put aside."""
-        return max(runs.merged_rows for runs in (self._main, *self._longs))
-
-    def add_rows(self, frame: pl.DataFrame) -> None:
-        """Aggregate a batch of rows and take its parts."""
-        if frame.is_empty():
-            return
-        keys = self._aggregation.keys
-        parts = frame.group_by(keys).agg(self._partials)
-        if self._refine:
-            parts = parts.with_columns(self._refine)
-        self._main.add(parts, is_grouped=True)
-        for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
-            runs.add(part.rows(frame, keys), is_grouped=True)
-
-    def add(self, frame: pl.DataFrame) -> None:
-        """Take parts that other tables have merged; a key may come several times."""
-        if frame.is_empty():
-            return
-        keys = self._aggregation.keys
-        packed = [part.name for part in self._aggregation.longs]
-        self._main.add(frame.drop(packed))
-        for name, runs in zip(packed, self._longs, strict=True):
-            lists = frame.select(*keys, name).filter(pl.col(name).is_not_null())
-            runs.add(lists.explode(name).unnest(name))
-
-    def merged(self) -> pl.DataFrame | None:
-        """Return a row of parts per key; None if there is none.
-
-        The items of a long part become a list in the row of their key.
-        """
-        table = self._main.merged()
-        if table is None:
-            return None
-        keys = self._aggregation.keys
-        packed = []
-        for part, items in self._items():
-            fields = pl.struct(pl.exclude(keys)).alias(part.name)
-            packed.append(items.select(*keys, fields).group_by(keys).agg(part.name))
-        return self._side_by_side(table, packed)
-
-    def finished(self) -> pl.DataFrame | None:
-        """Return the result, a row per key; None if there is none."""
-        table = self._main.merged()
-        if table is None:
-            return None
-        keys, longs = self._aggregation.keys, self._aggregation.longs
-        table = table.select(*keys, *(p.finish for p in self._aggregation.columns))
-        finished = [part.finish(items, keys) for part, items in self._items()]
-        table = self._side_by_side(table, finished).with_columns(
-            pl.col(part.name).fill_null(pl.lit(part.default)) for part in longs
-        )
-        return table.select(*keys, *self._aggregation.results)
-
-    def _items(self) -> Iterator[tuple[LongPart, pl.DataFrame]]:
-        for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
-            items = runs.merged()
-            assert items is not None, "every batch was also given to the long tables"
-            yield part, items
-
-    def _side_by_side(
-        self, table: pl.DataFrame, others: list[pl.DataFrame]
-    ) -> pl.DataFrame:
-        """Put the columns of the same key into one row.
-
-        Not by a join: NaN is one key, and Polars joins do not always see it so.
-        """
-        if not others:
-            return table
-        rows = pl.concat([table, *others], how="diagonal")
-        first = pl.all().first(ignore_nulls=True)
-        return rows.group_by(self._aggregation.keys).agg(first)
-
-
-class _Runs:
-    """A table that is grouped again when enough rows have been put aside."""
-
-    def __init__(
-        self,
-        keys: Sequence[str],
-        merges: Sequence[pl.Expr],
-        rows_max: int | None,
-        windows: Sequence[pl.Expr] = (),
-    ) -> None:
-        self._keys = keys
-        self._merges = merges
-        self._windows = windows
-        self._rows_max = rows_max
-        self._runs: list[pl.DataFrame] = []
-        self._pending_rows = 0
-        self._is_grouped = True
-        self.merged_rows = 0
-
-    def add(self, frame: pl.DataFrame, *, is_grouped: bool = False) -> None:
-        self._is_grouped = is_grouped and not self._runs
-        self._runs.append(frame)
-        self._pending_rows += frame.height
-        limit = max(_PENDING_ROWS, self.merged_rows)
-        if self._rows_max is not None:
-            limit = min(limit, self._rows_max)
-        if self._pending_rows >= limit:
-            self.merged()
-
-    def merged(self) -> pl.DataFrame | None:
-        if not self._runs:
-            return None
-        if not self._is_grouped:
-            rows = pl.concat(self._runs, rechunk=False)
-            if self._windows:
-                rows = rows.with_columns(self._windows)
-            self._runs = [rows.group_by(self._keys).agg(self._merges)]
-            self._is_grouped = True
-        self._pending_rows = 0
-        self.merged_rows = self._runs[0].height
-        return self._runs[0]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,7 @@ __all__ = [
 REGISTERS = 4096
 _HASH_SEED = 0x6D74
 _RANK_BITS = 52
+_WIDE = (pl.Int128, pl.UInt128)
 _ALPHA = 0.7213 / (1 + 1.079 / REGISTERS)
 _SPARSE = 2.5
 
@@ -85,6 +86,10 @@ class ColumnPart:
         What is done to the partials before they are kept, row by row.
     windows
         Aggregates over all rows of the key that `merges` want to see in every row.
+    terms
+        Where each kept column is a sum over rows: what one row adds to it; else none.
+    kinds
+        The types of those columns.
     """
 
     partials: tuple[pl.Expr, ...]
@@ -92,6 +97,13 @@ class ColumnPart:
     finish: pl.Expr
     refine: tuple[pl.Expr, ...] = ()
     windows: tuple[pl.Expr, ...] = ()
+    terms: tuple[pl.Expr, ...] = ()
+    kinds: tuple[DataType, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the kept columns."""
+        return [partial.meta.output_name() for partial in self.partials]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +123,15 @@ def part_in_columns(  # noqa: PLR0911 - one per kind
     partial = expression(part.tree)
     match part.kind:
         case "Len" | "Count" | "NullCount":
-            return _simple(name, partial, pl.col(name).sum())
+            counted = _simple(name, partial, pl.col(name).sum())
+            return replace(counted, **_counting(part, name, result))
+        case "Sum" if _is_plain_number(result):
+            summed = _simple(name, partial, pl.col(name).sum())
+            values = expression(part.input)
+            if not keeps_length(values):
+                return summed
+            term = values.cast(result).fill_null(0).alias(name)
+            return replace(summed, terms=(term,), kinds=(result,))
         case "HasNulls":
             return _simple(name, partial, pl.col(name).any())
         case "Implode":
@@ -127,6 +147,30 @@ def part_in_columns(  # noqa: PLR0911 - one per kind
             return _end(part, name)
         case _:
             return _simple(name, partial, expression(part.over(column(name))))
+
+
+def _counting(part: Part, name: str, result: DataType) -> dict[str, Any]:
+    """Return what a row adds to a count, where that is the row's own business."""
+    if part.kind == "Len" or _counts_nulls(part):
+        one = pl.repeat(1, pl.len(), dtype=pl.Int64).alias(name)
+        return {"terms": (one,), "kinds": (result,)}
+    values = expression(part.input)
+    if not keeps_length(values):
+        return {}
+    is_counted = values.is_null() if part.kind == "NullCount" else values.is_not_null()
+    return {"terms": (is_counted.cast(pl.Int64).alias(name),), "kinds": (result,)}
+
+
+def _counts_nulls(part: Part) -> bool:
+    """Whether it counts all rows, whatever is in them."""
+    body = (
+        part.tree.get("Agg", {}).get("Count") if isinstance(part.tree, dict) else None
+    )
+    return bool(body and body["include_nulls"] and keeps_length(expression(part.input)))
+
+
+def _is_plain_number(dtype: DataType) -> bool:
+    return dtype.is_float() or (dtype.is_integer() and dtype not in _WIDE)
 
 
 def _items(name: str) -> pl.Expr:
@@ -159,11 +203,18 @@ def _mean(
         else values.cast(pl.Float64)
     )
     mean = pl.when(pl.col(count) > 0).then(pl.col(total) / pl.col(count))
-    return ColumnPart(
+    part = ColumnPart(
         (numbers.sum().alias(total), values.count().alias(count)),
         (_added(total), _added(count)),
         (mean.cast(pl.Int64).cast(result) if is_time else mean).alias(name),
     )
+    if is_time or not keeps_length(values):
+        return part
+    terms = (
+        numbers.fill_null(0).alias(total),
+        values.is_not_null().cast(pl.Int64).alias(count),
+    )
+    return replace(part, terms=terms, kinds=(pl.Float64(), pl.UInt32()))
 
 
 def _variance(values: pl.Expr, name: str, part: Part) -> ColumnPart:

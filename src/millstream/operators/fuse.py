@@ -10,13 +10,14 @@ row.  Here ``map(f).filter(p).flat_map(g)`` becomes ::
     )
 
 so that a row costs the user's own calls and little else: Python functions are called
-from one comprehension, a function written in C from `map` or `filter`, and what a
+from one comprehension, functions written in C from `map` or `filter`, and what a
 `flat_map` returns is walked by `itertools`, not by bytecode.
 
-Two rules let a traceback name the operator and the row.  Every call of a user function
-stands on a line of its own, and a line that pulls rows out of `map`, `filter` or
-`chain` does so for one operator only (see `FusedFunction.node_of_line`).  And nothing
-is materialized before the end, so `rows_iterator` stands where the failing row was.
+Two rules let a traceback name the operator and the row.  Every call of a Python function
+stands on a line of its own; a line that pulls rows through several functions written in C
+names them all, and these can be tried again (see `FusedFunction.nodes_of_line`).  And
+nothing is materialized before the end, so `rows_iterator` stands where the failing row
+was.
 """
 
 from __future__ import annotations
@@ -62,23 +63,25 @@ class FusedFunction:
 
     function: Callable[[list[Any]], Any]
     source: str
-    node_of_line: dict[int, Node]
+    nodes_of_line: dict[int, tuple[Node, ...]]
 
 
-def fuse(nodes: Sequence[Node], *, only_keys: bool = False) -> FusedFunction:
+def fuse(
+    nodes: Sequence[Node], *, take_keys: Callable[[Iterable[Any]], None] | None = None
+) -> FusedFunction:
     """Generate one function for `nodes`, all of which carry row operators.
 
     Parameters
     ----------
     nodes
         The operators, first to last.
-    only_keys
-        Return an iterable of keys instead of a list of rows; for counting.
+    take_keys
+        Gets the keys alone, instead of a list of rows being returned; for counting.
     """
     writer = _Writer(has_key=bool(nodes) and nodes[0].takes_pairs)
     for node in nodes:
         writer.add(node)
-    return writer.finished(only_keys=only_keys)
+    return writer.finished(take_keys)
 
 
 class _Writer:
@@ -93,12 +96,14 @@ class _Writer:
         self._names: dict[str, Any] = {"chain_from_iterable": chain.from_iterable}
         self._variables = 0
         self._source: list[_Line] = [_Line("rows_iterator")]
-        #: The operator that works whenever a row is pulled out of `_source`.
-        self._lazy: Node | None = None
+        #: The operators that work whenever a row is pulled out of `_source`.
+        self._lazy: tuple[Node, ...] = ()
         self._value: list[_Line] | None = None
         self._key: list[_Line] | None = None
         self._clauses: list[_Line] = []
         self._has_key = has_key
+        #: The last operator, if it computes keys that could as well be pulled.
+        self._key_by: Node | None = None
 
     def add(self, node: Node) -> None:
         spec = node.spec
@@ -114,6 +119,7 @@ class _Writer:
             | DropKey
             | Unkey,
         )
+        self._key_by = None
         match spec:
             case Map():
                 self._add_map(node, spec.function)
@@ -130,8 +136,9 @@ class _Writer:
             case Inspect():
                 argument = self._variable(node)
                 call = _inline(self._call(node, spec.function, argument))
-                self._clauses.append(_Line(f"if ({call},)", node))
+                self._clauses.append(_Line(f"if ({call},)", (node,)))
             case KeyBy():
+                self._key_by = node if self._can_pull(spec.function) else None
                 argument = self._variable(node)
                 self._key = self._call(node, spec.function, argument)
                 self._has_key = True
@@ -145,11 +152,13 @@ class _Writer:
             case _:
                 assert_never(spec)
 
-    def finished(self, *, only_keys: bool) -> FusedFunction:
-        if only_keys:
-            assert self._key is not None
-            self._value, self._key, self._has_key = self._key, None, False
-        if self._value is not None:
+    def finished(
+        self, take_keys: Callable[[Iterable[Any]], None] | None
+    ) -> FusedFunction:
+        if take_keys is not None:
+            self._names["take_keys"] = take_keys
+            body = self._keys_taken()
+        elif self._value is not None:
             body = [_Line("[", self._lazy), *self._comprehension(), _Line("]")]
         else:
             body = [_Line("list(", self._lazy), *self._source, _Line(")")]
@@ -163,10 +172,21 @@ class _Writer:
         source = "\n".join(line.text for line in lines)
         namespace = dict(self._names)
         exec(compile(source, GENERATED, "exec"), namespace)  # noqa: S102 - our own text
-        node_of_line = {
-            number: line.node for number, line in enumerate(lines, 1) if line.node
+        nodes_of_line = {
+            number: line.nodes for number, line in enumerate(lines, 1) if line.nodes
         }
-        return FusedFunction(namespace["stage"], source, node_of_line)
+        return FusedFunction(namespace["stage"], source, nodes_of_line)
+
+    def _keys_taken(self) -> list[_Line]:
+        """Hand the keys over, from C to C where the key function allows it."""
+        assert self._key is not None
+        if self._key_by is not None:
+            name = self._key[0].text
+            self._pull(f"map({name.removesuffix('(')},", self._key_by)
+            return [_Line("take_keys(", self._lazy), *self._source, _Line(")")]
+        self._value, self._key, self._has_key = self._key, None, False
+        keys = [_Line("[", self._lazy), *self._comprehension(), _Line("]")]
+        return [_Line("take_keys("), *keys, _Line(")")]
 
     def _add_map(self, node: Node, function: Callable[[Any], Any]) -> None:
         if self._can_pull(function):
@@ -183,7 +203,7 @@ class _Writer:
             return
         argument = self._variable(node)
         call = _inline(self._call(node, function, argument))
-        self._clauses.append(_Line(f"if {call}", node))
+        self._clauses.append(_Line(f"if {call}", (node,)))
 
     def _add_flat_map(
         self, node: Node, function: Callable[[Any], Iterable[Any]] | None
@@ -193,7 +213,7 @@ class _Writer:
             return
         if function is not None:
             self._add_map(node, function)
-        elif self._lazy is not None:
+        elif not self._is_replayable:
             self._open(node)
         if self._value is not None:
             self._close()
@@ -202,25 +222,32 @@ class _Writer:
     def _add_keyed_flat_map(
         self, node: Node, function: Callable[[Any], Iterable[Any]] | None
     ) -> None:
-        if self._lazy is not None:
+        if self._lazy:
             self._close()
         self._open(node)
         items = self._call(node, function) if function else self._require_value()
         key = self._key_variable()
         variable = self._fresh()
-        self._clauses += [_Line(f"for {variable} in (", node), *items, _Line(")")]
+        self._clauses += [_Line(f"for {variable} in (", (node,)), *items, _Line(")")]
         self._value, self._key = [_Line(variable)], [_Line(key)]
-        self._lazy = node
+        self._lazy = (node,)
         self._close()
+
+    @property
+    def _is_replayable(self) -> bool:
+        """Whether all that works when a row is pulled is written in C."""
+        functions = [getattr(node.spec, "function", len) for node in self._lazy]
+        return all(_is_c(function) for function in functions)
 
     def _can_pull(self, function: object) -> bool:
         """Whether `map` or `filter` may call the function as rows are pulled."""
-        is_free = self._value is None and self._lazy is None
-        return is_free and not self._has_key and _is_c(function)
+        is_free = self._value is None and not self._has_key
+        return is_free and self._is_replayable and _is_c(function)
 
     def _pull(self, call: str, node: Node) -> None:
         self._source = [_Line(call), *self._source, _Line(")")]
-        self._lazy = node
+        if node not in self._lazy:
+            self._lazy = (*self._lazy, node)
 
     def _open(self, node: Node) -> None:
         """Begin a comprehension for `node` unless one has begun."""
@@ -232,13 +259,14 @@ class _Writer:
             key = self._fresh()
             target = f"{key}, {value}"
             self._key = [_Line(key)]
-        self._clauses = [_Line(f"for {target} in (", node), *self._source, _Line(")")]
+        begin = _Line(f"for {target} in (", (node,))
+        self._clauses = [begin, *self._source, _Line(")")]
         self._value = [_Line(value)]
 
     def _close(self) -> None:
         """End the comprehension; it becomes the source of what follows."""
         self._source = [_Line("(", self._lazy), *self._comprehension(), _Line(")")]
-        self._value, self._key, self._clauses, self._lazy = None, None, [], None
+        self._value, self._key, self._clauses, self._lazy = None, None, [], ()
 
     def _comprehension(self) -> list[_Line]:
         value = self._require_value()
@@ -282,7 +310,7 @@ class _Writer:
         self, node: Node, function: Callable[..., Any], argument: str | None = None
     ) -> list[_Line]:
         inner = [_Line(argument)] if argument else self._require_value()
-        return [_Line(f"{self._name(function)}(", node), *inner, _Line(")")]
+        return [_Line(f"{self._name(function)}(", (node,)), *inner, _Line(")")]
 
     def _name(self, function: Callable[..., Any]) -> str:
         name = f"f{len(self._names) - 1}"
@@ -296,10 +324,10 @@ class _Writer:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of generated code, and the operator whose function it calls."""
+    """A line of generated code, and the operators whose functions it calls."""
 
     text: str
-    node: Node | None = None
+    nodes: tuple[Node, ...] = ()
 
 
 def _inline(lines: list[_Line]) -> str:

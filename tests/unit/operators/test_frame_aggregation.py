@@ -17,7 +17,7 @@ from millstream.api.frame_aggregates import (
 )
 from millstream.config import Config, configured
 from millstream.errors import UsageError
-from millstream.operators.frame_aggregation import FrameAggregation, PartialTable
+from millstream.operators.frame_table import FrameAggregation, PartialTable
 from millstream.plan.frames import AggregateFrame, CombineFrame
 
 FRAME = pl.DataFrame(
