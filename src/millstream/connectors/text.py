@@ -8,27 +8,25 @@ The offset of a reader is the byte at which the next unread line begins.
 A line ends with ``\n`` or ``\r\n`` and is returned without it.  Nothing else ends a
 line: not a lone ``\r``, nor what `str.splitlines` splits at besides.
 
-Nothing here knows what is in a line, or about other than local and mounted files.
+Nothing here knows what is in a line, or how a file is found.
 """
 
 from __future__ import annotations
 
 import codecs
-import glob
-import os
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.connectors.base import Source, SourceReader, Split
+from millstream.connectors.paths import file_size, found_files, opened_file
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from io import FileIO
 
     from millstream.config import Config
+    from millstream.connectors.paths import StrPath
 
 __all__ = ["TextSource"]
 
@@ -41,8 +39,6 @@ _SPLITS_PER_TASK = 16
 
 _BLOCKS_PER_READ_MAX = 16
 """Blocks searched for the end of a long line before the others get their turn."""
-
-_StrPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +83,17 @@ class TextSource(Source[str]):
 
     def __init__(
         self,
-        paths: _StrPath | Iterable[_StrPath],
+        paths: StrPath | Iterable[StrPath],
         *,
         encoding: str = "utf-8",
         errors: str = "strict",
     ) -> None:
         self._decoding = _decoding(encoding, errors)
-        patterns = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        if not patterns:
-            msg = "read_text got an empty list of paths; name at least one file"
-            raise UsageError(msg)
-        found = (file for pattern in patterns for file in _files(os.fspath(pattern)))
-        self._files = list(dict.fromkeys(found))
+        self._files = found_files("read_text", paths)
 
     def splits(self, task_count: int) -> list[Split]:
         """Cut the files into ranges of about equal size; an empty file has none."""
-        sizes = {path: _size(path) for path in self._files}
+        sizes = {path: file_size(path) for path in self._files}
         wanted = sum(sizes.values()) // (_SPLITS_PER_TASK * task_count)
         split_bytes = min(max(wanted, _SPLIT_BYTES_MIN), _SPLIT_BYTES_MAX)
         return [
@@ -133,7 +124,7 @@ class _TextReader(SourceReader[str]):
         self._offset = max(offset, part.start)
         self._position = self._offset if self._is_aligned else part.start - 1
         self._pending: list[bytes] = []
-        self._file = _opened(part)
+        self._file = opened_file(part.path)
 
     def read(self, rows: int) -> list[str] | None:  # noqa: ARG002
         """Return the lines that end in the next block, ``[]`` inside a long line."""
@@ -242,72 +233,8 @@ def _decoding(encoding: str, errors: str) -> _Decoding:
     return _Decoding(name, errors)
 
 
-def _files(pattern: str) -> list[str]:
-    """Return the absolute paths of the files that a path or glob names, sorted."""
-    if "://" in pattern:
-        msg = f"read_text reads local and mounted files only, got {pattern!r}"
-        raise UsageError(msg)
-    path = os.path.abspath(os.path.expanduser(pattern))  # noqa: PTH100, PTH111
-    if os.path.isdir(path):  # noqa: PTH112
-        files, looked_in = _files_below(path), path
-    elif os.path.exists(path):  # noqa: PTH110
-        files, looked_in = [path], path
-    else:
-        files, looked_in = glob.glob(path, recursive=True), _fixed_part(path)  # noqa: PTH207
-    files = sorted(file for file in files if Path(file).is_file())
-    if not files:
-        msg = (
-            f"read_text found no file for {pattern!r} (looked in {looked_in}); "
-            "check the path, which is relative to the driver's working directory"
-        )
-        raise UsageError(msg)
-    return files
-
-
-def _files_below(directory: str) -> list[str]:
-    files = []
-    for folder, subfolders, names in os.walk(directory):
-        subfolders[:] = [name for name in subfolders if _is_shown(name)]
-        files += [str(Path(folder, name)) for name in names if _is_shown(name)]
-    return files
-
-
-def _is_shown(name: str) -> bool:
-    return not name.startswith((".", "_"))
-
-
-def _fixed_part(pattern: str) -> str:
-    """Return the directory above the first component that is missing or a glob."""
-    folder = Path(pattern).parent
-    while glob.has_magic(str(folder)) or not folder.is_dir():
-        folder = folder.parent
-    return str(folder)
-
-
-def _size(path: str) -> int:
-    try:
-        return Path(path).stat().st_size
-    except OSError as error:
-        raise _unreadable(path, error) from error
-
-
 def _parts(path: str, size: int, split_bytes: int) -> list[_ByteRange]:
     """Cut a file into equal ranges of at most `split_bytes`."""
     count = -(-size // split_bytes)
     cuts = [size * number // count for number in range(count)] + [size]
     return [_ByteRange(path, start, end, size) for start, end in pairwise(cuts)]
-
-
-def _opened(part: _ByteRange) -> FileIO:
-    try:
-        return Path(part.path).open("rb", buffering=0)
-    except OSError as error:
-        raise _unreadable(part.path, error) from error
-
-
-def _unreadable(path: str, error: OSError) -> OSError:
-    msg = (
-        f"cannot read {path}, which was there when the flow was built "
-        f"({error.strerror}); it must stay, and every worker must see it"
-    )
-    return type(error)(msg)
