@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ARROW_MAGIC", "arrow_bytes", "frame_from_arrow", "joined"]
+__all__ = ["ARROW_MAGIC", "arrow_bytes", "as_rows", "frame_from_arrow", "joined"]
 
 ARROW_MAGIC = b"\xff\xff\xff\xff"
 """What an Arrow IPC stream begins with; a pickle begins with 0x80."""
@@ -28,6 +28,12 @@ def joined(parts: list[Any]) -> Any:
     import polars as pl  # noqa: PLC0415 - see above
 
     return pl.concat(parts)
+
+
+def as_rows(batch: Any) -> list[Any]:
+    """Return the rows of a batch; those of a data frame are tuples."""
+    rows: list[Any] = batch if isinstance(batch, list) else batch.rows()
+    return rows
 
 
 def arrow_bytes(frame: pl.DataFrame) -> bytes:

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import OperatorError
+from millstream.plan.frames import CollectFrames
 from millstream.protocol.frames import FrameKind
+from millstream.runtime.batches import as_rows
 from millstream.simulation.options import FaultKind
 
 if TYPE_CHECKING:
@@ -147,7 +149,17 @@ class Expectation:
 def sink_rows(cluster: Cluster) -> dict[str, Rows]:
     """Return what every sink got, by the name of its operator."""
     nodes = [n for s in cluster.deployment.stages.stages for n in s.nodes if n.is_sink]
-    rows = {node.name: cluster.coordinator.results.rows(node.id) for node in nodes}
+    results = cluster.coordinator.results
+    rows = {
+        node.name: [
+            row
+            for item in results.rows(node.id)
+            for row in (
+                as_rows(item) if isinstance(node.spec, CollectFrames) else [item]
+            )
+        ]
+        for node in nodes
+    }
     names = {node.id: node.name for node in nodes}
     return rows | {names[id]: sink.rows for id, sink in cluster.sinks.items()}  # noqa: A001
 

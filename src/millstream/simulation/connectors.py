@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.connectors.base import Sink, SinkWriter, Source, SourceReader, Split
 from millstream.plan.nodes import ForEach, Read, Write
+from millstream.runtime.batches import as_rows
 from millstream.simulation.seed import stream
 
 if TYPE_CHECKING:
@@ -93,22 +94,30 @@ class _SteadyReader(SourceReader[Any]):
         if draw() < self._short_read_share:
             rows = 1 + int(draw() * rows)
         batch = self._gather(rows)
-        if not batch and self._error is not None:
+        if len(batch) > 0:
+            return batch
+        if self._error is not None:
             raise self._error
-        return None if not batch and self._is_over else batch
+        return None if self._is_over else batch
 
     def _gather(self, rows: int) -> Rows:
-        """Read on until there are enough rows, or none for now, or no more."""
+        """Read on until there are enough rows, or none for now, or no more.
+
+        The cuts of a data frame depend on nothing but the seed as they are.
+        """
         batch: Rows = []
         while len(batch) < rows and not self._is_over and self._error is None:
             try:
-                more = self._reader.read(rows - len(batch))
+                more: Any = self._reader.read(rows - len(batch))
             except Exception as error:  # noqa: BLE001 - raised after the rows before it
                 self._error = error
                 break
             self._is_over = more is None
-            if not more:
+            if more is None or len(more) == 0:
                 break
+            if not isinstance(more, list):
+                frame: Rows = more
+                return frame
             batch += more
         return batch
 
@@ -127,7 +136,7 @@ class _RecordingWriter(SinkWriter[Any]):
         self._part = part
 
     def write(self, rows: Rows) -> None:
-        self._part.rows += rows
+        self._part.rows += as_rows(rows)
 
     def close(self) -> None:
         self._part.is_closed = True

@@ -180,6 +180,7 @@ def _draw_config(rng: Random, config: Config) -> Config:
     share = rng.choice((0.0, 0.3, 0.6, 0.9))
     choices = {
         "buffer": _draw_policy(rng),
+        "frame_buffer": _draw_policy(rng),
         "shard_count": rng.choice((1, 4, 64)),
         "source_batch_rows": 1 << rng.randrange(7),
         "source_block_bytes": 1 << rng.randrange(4, 10),
