@@ -15,6 +15,6 @@ __all__ = ["cluster", "launcher", "spark"]
 
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile(
-    "ci", max_examples=1_000, deadline=None, derandomize=True, print_blob=True
+    "ci", max_examples=200, deadline=None, derandomize=True, print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
