@@ -16,7 +16,7 @@ from millstream.testing import simulate
 if TYPE_CHECKING:
     import millstream as ms
 
-__all__ = ["LAUNCHERS", "Launcher", "launcher"]
+__all__ = ["LAUNCHERS", "REAL_LAUNCHERS", "WIDTHS", "Launcher", "launcher"]
 
 LAUNCHERS = [
     pytest.param("local", id="local"),
@@ -24,6 +24,16 @@ LAUNCHERS = [
     pytest.param("processes", id="processes", marks=pytest.mark.slow),
     pytest.param("spark", id="spark", marks=pytest.mark.spark),
 ]
+REAL_LAUNCHERS = [param for param in LAUNCHERS if param.id != "simulated"]
+"""Those that write files and raise what a user's function raised."""
+
+WIDTHS = [
+    pytest.param(*param.values, workers, id=f"{param.id}-{workers}", marks=param.marks)
+    for param in LAUNCHERS
+    for workers in (1, 2, 3)
+    if param.id != "spark" or workers == 2
+]
+"""Every launcher with one to three workers; on Spark two are enough."""
 
 
 @dataclass(frozen=True, slots=True)

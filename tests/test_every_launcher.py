@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.launchers import REAL_LAUNCHERS, WIDTHS
 
 import millstream as ms
 
@@ -253,14 +254,12 @@ def _items(counts: Counter[str]) -> Counter[tuple[str, int]]:
     return Counter(counts.items())
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(("launcher", "workers"), WIDTHS, indirect=["launcher"])
 @pytest.mark.parametrize("name", FLOWS)
 def test_flow_gives_the_rows_of_plain_python(
     launcher: Launcher, name: str, workers: int
 ) -> None:
     """Where a flow runs, and how wide, is nobody's business but the cluster's."""
-    if launcher.kind == "spark" and workers != 2:
-        pytest.skip("two workers on Spark are enough")
     build, oracle = FLOWS[name]
     flow = ms.Flow(name)
     build(flow, workers)
@@ -268,10 +267,9 @@ def test_flow_gives_the_rows_of_plain_python(
     assert launcher.run(flow, workers) == oracle(workers)
 
 
+@pytest.mark.parametrize("launcher", REAL_LAUNCHERS, indirect=True)
 def test_output_files_hold_the_rows(launcher: Launcher, tmp_path: Any) -> None:
     """Sinks write where the workers are and commit where the driver is."""
-    if launcher.kind == "simulated":
-        pytest.skip("a simulation writes nothing")
     (tmp_path / "in.txt").write_text("a\nbb\nccc\n" * 100)
     flow = ms.Flow("files")
     lines = flow.read_text(tmp_path / "in.txt")
@@ -286,10 +284,9 @@ def test_output_files_hold_the_rows(launcher: Launcher, tmp_path: Any) -> None:
         assert Counter(written) == Counter(rows * 100)
 
 
+@pytest.mark.parametrize("launcher", REAL_LAUNCHERS, indirect=True)
 def test_error_of_a_user_function_names_the_operator(launcher: Launcher) -> None:
     """The same exception on every launcher, with the original as its cause."""
-    if launcher.kind == "simulated":
-        pytest.skip("a simulation reports failures its own way")
     flow = ms.Flow("failing")
     flow.from_iterable([3, 2, 1, 0]).map(lambda i: 6 // i, name="divide").collect()
 
