@@ -36,6 +36,7 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark("word_count"),
+    Benchmark("frame_word_count"),
     Benchmark("engine_overhead"),
     Benchmark("buffers"),
     Benchmark("latency"),
