@@ -37,6 +37,7 @@ class Benchmark:
 BENCHMARKS = (
     Benchmark("word_count"),
     Benchmark("frame_word_count"),
+    Benchmark("collisions"),
     Benchmark("engine_overhead"),
     Benchmark("buffers"),
     Benchmark("latency"),
