@@ -1,18 +1,23 @@
-"""Read from a source of your own and write to a sink of your own.
+"""A source and a sink of your own; `millstream.connectors.base` explains them.
 
-The source is cut into splits that can be read again from any offset, and the files of
-the sink get their names only when the whole job has succeeded.
-
-    millstream run examples/custom_source_and_sink.py --on local --workers 2
+millstream run examples/custom_source_and_sink.py --on local --workers 2
 """
-# ruff: noqa: ARG002, D101, D102 - millstream.connectors.base explains every method
-
-from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
 import millstream as ms
+
+
+class Week(ms.SourceReader[str]):
+    offset = 0
+
+    def __init__(self, week: int, offset: int) -> None:
+        self.week, self.offset = week, offset
+
+    def read(self, rows: int) -> list[str] | None:
+        days, self.offset = range(self.offset, 7)[:rows], min(self.offset + rows, 7)
+        return [f"{self.week}.{day + 1}" for day in days] or None
 
 
 class Year(ms.Source[str]):
@@ -23,15 +28,13 @@ class Year(ms.Source[str]):
         return Week(split.payload, offset)
 
 
-class Week(ms.SourceReader[str]):
-    offset = 0
+class Page(ms.SinkWriter[str]):
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("w")
+        self.close = self.abandon = self.file.close
 
-    def __init__(self, week: int, offset: int) -> None:
-        self.week, self.offset = week, offset
-
-    def read(self, rows: int) -> list[str] | None:
-        first, self.offset = self.offset, min(self.offset + rows, 7)
-        return [f"{self.week}.{day + 1}" for day in range(first, self.offset)] or None
+    def write(self, rows: list[str]) -> None:
+        self.file.writelines(f"{row}\n" for row in rows)
 
 
 class Diary(ms.Sink[str]):
@@ -46,19 +49,10 @@ class Diary(ms.Sink[str]):
             page.rename(page.with_suffix(".txt"))
 
 
-class Page(ms.SinkWriter[str]):
-    def __init__(self, path: Path) -> None:
-        self.file = path.open("w")
-        self.close = self.abandon = self.file.close
-
-    def write(self, rows: list[str]) -> None:
-        self.file.writelines(f"{row}\n" for row in rows)
-
-
 if __name__ == "__main__":
-    flow = ms.Flow("diary")
     with tempfile.TemporaryDirectory() as folder:
+        flow = ms.Flow("diary")
         flow.read(Year()).filter(lambda day: day.endswith(".7")).write(Diary(folder))
         flow.run()
-        pages = [page.read_text() for page in Path(folder).glob("*.txt")]
-    print("Sundays written:", len("".join(pages).split()))
+        pages = Path(folder).glob("*.txt")
+        print("Sundays written:", sum(p.read_text().count("\n") for p in pages))
