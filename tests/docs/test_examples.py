@@ -59,6 +59,26 @@ def test_example_prints_the_same_on_every_launcher(path: Path, launcher: str) ->
     assert ended.stdout.startswith(EXPECTED[path.name])
 
 
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_gives_the_same_in_the_simulator(path: Path) -> None:
+    """The rows of every sink are those of a calm run, or the job fails cleanly."""
+    command = [
+        sys.executable,
+        "-m",
+        "millstream",
+        "simulate",
+        str(path),
+        "--seeds",
+        "3",
+    ]
+    ended = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert "3 seeds, 0 with problems" in ended.stdout
+
+
 def test_word_count_says_how_long_it_took_and_where_to_go_next() -> None:
     """It is what `make demo` shows to somebody who sees Millstream for the first time."""
     ended = run_example(ROOT / "examples" / "word_count.py", "--on", "local")

@@ -7,10 +7,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.launch.options import LaunchOptions, default_options
+import pytest
+
+from millstream.launch.options import LaunchOptions, default_options, intercept
+from millstream.testing import simulate
 
 if TYPE_CHECKING:
-    import pytest
+    from pyspark.sql import SparkSession
+
+    import millstream as ms
 
 PAGE = Path(__file__).parents[2] / "docs" / "rstream-snippets.md"
 FENCED = re.compile(r"^```(?P<info>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -53,6 +58,48 @@ def test_every_python_block_prints_what_the_page_says(
         with default_options(LaunchOptions(on="local")):
             exec(compile(code, str(PAGE), "exec"), scope)
         assert capsys.readouterr().out == output, code
+
+
+def canonical(result: Any) -> list[str]:
+    """Return a result so that the order of rows does not matter."""
+    return sorted(map(repr, result)) if isinstance(result, list) else [repr(result)]
+
+
+def results(code: str, on: str) -> list[list[str]]:
+    """Run a block with two workers and return what its sinks gave back."""
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    with default_options(LaunchOptions(on=on, workers=2)):
+        exec(compile(code, str(PAGE), "exec"), scope)
+    return [canonical(handle.result()) for handle in scope["flow"].handles]
+
+
+@pytest.fixture
+def snippets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Give the blocks of the page, in a place where they may write."""
+    monkeypatch.chdir(tmp_path)
+    return [body for language, body in blocks() if language == "python"]
+
+
+@pytest.mark.spark
+def test_every_snippet_gives_the_same_on_spark(
+    snippets: list[str], spark: SparkSession
+) -> None:
+    """The session of this program is the one that a bare `run` takes."""
+    assert spark.version
+    for code in snippets:
+        assert results(code, "spark") == results(code, "local"), code
+
+
+def test_every_snippet_gives_the_same_in_the_simulator(snippets: list[str]) -> None:
+    """The simulator compares the rows of every sink with those of a calm run."""
+    flows: list[ms.Flow] = []
+    for code in snippets:
+        with intercept(flows.append):
+            results(code, "local")
+
+    assert len(flows) == len(snippets)
+    for flow in flows:
+        assert simulate(flow, seeds=range(5)).is_clean
 
 
 def test_page_uses_every_construct_of_the_section() -> None:
