@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["Task", "TaskFailedError", "TaskPhase"]
 
 
+_SLICE_NS = 10_000_000
+"""After this long the other tasks, the network and the reports get their turn."""
+
+
 class TaskPhase(Enum):
     """Where a task stands in its life."""
 
@@ -155,9 +159,13 @@ class Task:
                     self._begin_finish()
                     return True
                 return done > 0
-            if self._is_blocked():
+            if self._is_blocked() or self._is_slice_over():
                 return True
         return True
+
+    def _is_slice_over(self) -> bool:
+        """Whether slow functions have used the turn up before its batches did."""
+        return self._clock.monotonic_ns() - self._now_ns > _SLICE_NS
 
     def _process(self, rows: Rows, port: int) -> None:
         self._batch_rows = len(rows)
