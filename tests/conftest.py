@@ -10,8 +10,9 @@ import os
 from hypothesis import settings
 from tests.launchers import launcher
 from tests.spark.sessions import cluster, spark
+from tests.stores import object_server, store
 
-__all__ = ["cluster", "launcher", "spark"]
+__all__ = ["cluster", "launcher", "object_server", "spark", "store"]
 
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile(

@@ -9,6 +9,7 @@ The hierarchy::
     │   ├── LaunchError         workers could not be started
     │   ├── TransportError      a connection broke, or could not be made
     │   ├── WorkerLostError     a worker died or went silent
+    │   ├── SnapshotError       stored state is damaged, foreign or out of reach
     │   └── JobCancelledError   somebody cancelled the job
     └── ProtocolError           somebody broke the protocol; never retried
         ├── LocalProtocolError  our own shell drove a core wrongly (a bug here)
@@ -30,6 +31,7 @@ __all__ = [
     "OperatorError",
     "ProtocolError",
     "RemoteProtocolError",
+    "SnapshotError",
     "TransportError",
     "UsageError",
     "WorkerLostError",
@@ -107,6 +109,12 @@ class WorkerLostError(OperationalError):
     """A worker died or stopped answering."""
 
     code = "worker_lost"
+
+
+class SnapshotError(OperationalError):
+    """Stored state is damaged, belongs to somebody else, or cannot be reached."""
+
+    code = "snapshot"
 
 
 class JobCancelledError(OperationalError):

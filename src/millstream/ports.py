@@ -10,21 +10,29 @@ port           real                             simulated
 `Clock`        `runtime.clock.SystemClock`      `simulation.clock.VirtualClock`
 `Network`      `runtime.tcp.TCPNetwork`,        `simulation.network.SimulatedLink`
                `runtime.inprocess.LocalLink`
+`Files`        `state.files.LocalFiles`,        `simulation.disk.VirtualFiles`
+               `state.files.RemoteFiles`
+`Background`   `runtime.background.Threaded`    `simulation.disk.Deferred`
 =============  ===============================  ==================================
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from millstream.protocol.frames import Frame
     from millstream.protocol.ids import PeerId
 
 __all__ = [
     "Address",
+    "Background",
     "Clock",
+    "Done",
+    "Files",
     "FrameArrived",
     "Network",
     "NetworkEvent",
@@ -100,4 +108,59 @@ class Network(Protocol):
 
     def close(self) -> None:
         """Close every connection and the listener."""
+        ...
+
+
+class Files(Protocol):
+    """A directory of files that never change; names have ``/`` between their parts."""
+
+    def create(self, name: str, chunks: Iterable[bytes]) -> None:
+        """Write a file that must not be there yet; it is durable when this returns.
+
+        After an error the name is spent: what is there may be half a file.
+        """
+        ...
+
+    def publish(self, name: str, data: bytes) -> None:
+        """Let a durable file appear as a whole or not at all.
+
+        Raises `FileExistsError` if there is one of that name already.
+        """
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Return all bytes of a file; raises `FileNotFoundError`."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """Return the full names of all files below a folder, in order; none is fine."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is gone already is fine."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of a piece of background work."""
+
+    tag: Any
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Background(Protocol):
+    """Work that must not stop the steps: encoding, digests, files."""
+
+    def submit(self, tag: Any, work: Callable[[], Any]) -> None:
+        """Run `work` later, one piece after the other, in order."""
+        ...
+
+    def poll(self) -> list[Done]:
+        """Return what has ended since the last time."""
+        ...
+
+    def close(self) -> None:
+        """Take no more work and wait for nothing."""
         ...

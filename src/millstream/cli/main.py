@@ -19,6 +19,7 @@ __all__ = ["main"]
 
 _JOB = click.argument("job", type=click.Path(path_type=Path), metavar="JOB.PY")
 _ARGUMENTS = click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]")
+_DIRECTORY = click.argument("directory", metavar="DIR")
 _TRACEBACK = click.option(
     "--traceback", "shows_traceback", is_flag=True, envvar="MILLSTREAM_TRACEBACK",
     help="Show where on the worker a function raised (or set MILLSTREAM_TRACEBACK=1).",
@@ -211,6 +212,77 @@ def simulate(
         return simulate_file(
             job, arguments, seeds=seeds, seed=seed, workers=workers, faults=faults
         )
+
+    return _guarded(command, shows_traceback=shows_traceback)
+
+
+@commands.group()
+def snapshots() -> None:
+    """Look at the snapshots in a state directory, a path or a URL.
+
+    \b
+    Examples:
+        millstream snapshots list state/
+        millstream snapshots show state/ --epoch 41
+        millstream snapshots verify s3://bucket/job
+    """  # noqa: D301 - click reads \b as: do not wrap
+
+
+@snapshots.command("list")
+@_DIRECTORY
+@_TRACEBACK
+def list_snapshots(directory: str, *, shows_traceback: bool) -> int:
+    """List the epochs, newest first, with their sizes and how long they took.
+
+    Reads the manifests and not the files that they list.
+    """
+
+    def command() -> int:
+        from millstream.cli.snapshots import listed, opened  # noqa: PLC0415 - see above
+
+        click.echo("\n".join(listed(opened(directory))))
+        return 0
+
+    return _guarded(command, shows_traceback=shows_traceback)
+
+
+@snapshots.command("show")
+@_DIRECTORY
+@click.option(
+    "--epoch", type=_COUNT, metavar="N", help="Another one than the newest usable."
+)
+@_TRACEBACK
+def show_snapshot(directory: str, *, epoch: int | None, shows_traceback: bool) -> int:
+    """Show what an epoch holds, and the files and bytes of each operator."""
+
+    def command() -> int:
+        from millstream.cli.snapshots import described, opened  # noqa: PLC0415 - see above
+
+        click.echo("\n".join(described(opened(directory), epoch)))
+        return 0
+
+    return _guarded(command, shows_traceback=shows_traceback)
+
+
+@snapshots.command("verify")
+@_DIRECTORY
+@_TRACEBACK
+def verify_snapshots(directory: str, *, shows_traceback: bool) -> int:
+    """Read every file of every epoch and print a sentence for each damage.
+
+    Exit codes: 0 everything is whole, 1 something is damaged, 2 misuse.
+    """
+
+    def command() -> int:
+        from millstream.cli.snapshots import opened, verified  # noqa: PLC0415 - see above
+
+        store = opened(directory)
+        problems = verified(store)
+        for problem in problems:
+            click.echo(problem)
+        if not problems:
+            click.echo(f"{len(store.manifests())} epochs are whole")
+        return 1 if problems else 0
 
     return _guarded(command, shows_traceback=shows_traceback)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NewType
 
-__all__ = ["COORDINATOR", "ChannelId", "Generation", "PeerId"]
+__all__ = ["COORDINATOR", "ChannelId", "Epoch", "Generation", "PeerId"]
 
 PeerId = NewType("PeerId", int)
 """A process that speaks the protocol: 0 is the coordinator, a worker counts from 1.
@@ -19,3 +19,6 @@ ChannelId = NewType("ChannelId", int)
 
 Generation = NewType("Generation", int)
 """Goes up with every recovery; whatever comes from an older one is dropped."""
+
+Epoch = NewType("Epoch", int)
+"""Number of a cut; counts up from 1 over the whole life of a job, 0 is its beginning."""

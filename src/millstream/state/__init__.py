@@ -1,4 +1,4 @@
-"""Keyed state: which shard a key belongs to, and (later) what is kept for it.
+"""State: which shard a key belongs to, what is kept for it, and how it is stored.
 
 Nothing here knows which worker owns a shard or how a row got there.
 """

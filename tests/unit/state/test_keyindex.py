@@ -14,7 +14,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from millstream.errors import UsageError
-from millstream.state.kernels import loading, scatter
+from millstream.state.kernels import loading
+from millstream.state.kernels.native import STEP_MIN, WordKeys
 from millstream.state.keyindex import KeyIndex
 
 if TYPE_CHECKING:
@@ -182,6 +183,21 @@ def test_growing_tables_lose_no_key(length: int) -> None:
 
 
 @needs_numba
+def test_no_batch_pays_for_the_growth_of_the_whole_index() -> None:
+    """What one call copies or zeroes depends on its rows, however many keys there are."""
+    kernels = loading.chosen("index", "native")
+    assert kernels is not None
+    keys, rows, moved = WordKeys(kernels), 1024, [0]
+    for start in range(0, 2_000_000, rows):
+        keys.slots(np.arange(start, start + rows, dtype=np.uint64))
+        moved.append(keys.moved)
+
+    steps = np.diff(moved)
+    assert steps.sum() >= 2 * len(keys), "tables did grow"
+    assert steps.max() <= 3 * STEP_MIN + 36 * rows
+
+
+@needs_numba
 def test_numbers_whose_hashes_collide_are_told_apart() -> None:
     """Among so many, about ten pairs share the 32 bits that a table keeps."""
     index = KeyIndex({"number": pl.Int64()}, engine="native")
@@ -288,54 +304,3 @@ def test_an_index_without_columns_is_refused() -> None:
     """There would be one key, the empty one."""
     with pytest.raises(UsageError, match="at least one key column"):
         KeyIndex({})
-
-
-SLOTS = np.array([2, 0, 2, 1, 2])
-
-
-@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.int32])
-def test_scattering_folds_each_value_into_its_slot(dtype: type[Any]) -> None:
-    """The compiled types and one that only NumPy serves give the same."""
-    if loading.is_installed():
-        loading.chosen("scatter", "native")
-    values = np.array([5, 3, -1, 4, 2], dtype=dtype)
-    zeros = np.zeros(3, dtype=dtype)
-    least, most = zeros + 100, zeros - 100
-    first, last, counts = zeros.copy(), zeros.copy(), np.zeros(3, dtype=np.int64)
-    sums, is_set = zeros.copy(), np.array([True, False, False])
-
-    scatter.add_at(sums, SLOTS, values)
-    scatter.min_at(least, SLOTS, values)
-    scatter.max_at(most, SLOTS, values)
-    scatter.first_at(first, SLOTS, values, is_set)
-    scatter.last_at(last, SLOTS, values)
-    scatter.count_at(counts, SLOTS)
-
-    assert sums.tolist() == [3, 4, 6]
-    assert least.tolist() == [3, 4, -1]
-    assert most.tolist() == [3, 4, 5]
-    assert first.tolist() == [0, 4, 5]
-    assert is_set.all()
-    assert last.tolist() == [3, 4, 2]
-    assert counts.tolist() == [1, 1, 3]
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_nan_yields_to_any_number(dtype: type[Any]) -> None:
-    """Least and greatest are those of the numbers, as in Polars."""
-    values = np.array([np.nan, 3, np.nan, 1, np.nan], dtype=dtype)
-    least, most = np.full(3, np.nan, dtype=dtype), np.full(3, np.nan, dtype=dtype)
-
-    scatter.min_at(least, np.array([0, 0, 1, 1, 2]), values)
-    scatter.max_at(most, np.array([0, 0, 1, 1, 2]), values)
-
-    assert str(least.tolist()) == str(most.tolist()) == "[3.0, 1.0, nan]"
-
-
-def test_slots_outside_the_target_are_refused() -> None:
-    """Compiled code would write into somebody else's memory."""
-    for slots in ([3], [-1]):
-        with pytest.raises(IndexError, match="the target has 3 entries"):
-            scatter.count_at(np.zeros(3, dtype=np.int64), np.array(slots))
-    with pytest.raises(ValueError, match="2 slots came with 1 values"):
-        scatter.add_at(np.zeros(3), np.array([0, 1]), np.zeros(1))

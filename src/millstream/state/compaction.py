@@ -1,0 +1,103 @@
+"""One base out of a base and the deltas after it, made from the files alone.
+
+It runs beside the job, in the background, on files that nobody changes: the live state
+is not touched.  How segments of a kind are merged is registered here; how they are
+encoded is known by the module that registers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from millstream.errors import LocalProtocolError
+from millstream.state.base import Segment, SegmentKind
+from millstream.state.keyhash import shard_of
+from millstream.state.row_codec import DELETED, decode_rows, segments_by_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from millstream.state.base import ShardRange
+    from millstream.state.manifest import FileRef
+    from millstream.state.store import SnapshotStore
+
+    Merger = Callable[[Sequence[Segment], "Merging"], Iterable[Segment]]
+
+__all__ = ["Merging", "compacted", "merged", "register_merger"]
+
+
+class Merging(NamedTuple):
+    """What is known about the segments to merge, besides themselves.
+
+    Attributes
+    ----------
+    is_base
+        Whether they begin with everything, so that deletions have done their work once
+        they are merged.
+    """
+
+    shard_count: int
+    is_base: bool
+
+
+def compacted(
+    refs: Sequence[FileRef],
+    store: SnapshotStore,
+    shards: ShardRange,
+    shard_count: int,
+) -> Iterator[Segment]:
+    """Return the segments of a base that says what these files say one after the other.
+
+    Parameters
+    ----------
+    refs
+        Files in the order in which they apply.
+    shards
+        Segments that lie outside are left out.
+    """
+    groups: dict[tuple[str, int, SegmentKind], list[Segment]] = {}
+    for ref in refs:
+        for segment in store.read_segments(ref):
+            if segment.shards[0] < shards[1] and shards[0] < segment.shards[1]:
+                group = (segment.operator, segment.task, segment.kind)
+                groups.setdefault(group, []).append(segment)
+    merging = Merging(shard_count, is_base=bool(refs) and refs[0].is_base)
+    for group in sorted(groups):
+        yield from merged(groups.pop(group), merging)
+
+
+def merged(segments: Sequence[Segment], merging: Merging) -> Iterable[Segment]:
+    """Merge the segments of one operator, task and kind, in the order they apply."""
+    kind = segments[0].kind
+    if kind not in _MERGERS:
+        msg = f"nothing was registered to merge segments of kind {kind.value!r}"
+        raise LocalProtocolError(msg)
+    return _MERGERS[kind](segments, merging)
+
+
+def register_merger(kind: SegmentKind, merger: Merger) -> None:
+    """Say how segments of a kind are merged."""
+    _MERGERS[kind] = merger
+
+
+def _merged_rows(segments: Sequence[Segment], merging: Merging) -> Iterator[Segment]:
+    rows: dict[Any, Any] = {}
+    for segment in segments:
+        rows.update(decode_rows(segment.payload))
+    kept = [
+        (shard_of(key, merging.shard_count), (key, value))
+        for key, value in rows.items()
+        if value is not DELETED or not merging.is_base
+    ]
+    kept.sort(key=lambda row: row[0])
+    return segments_by_shard(segments[0].operator, segments[0].task, kept)
+
+
+def _newest(segments: Sequence[Segment], merging: Merging) -> list[Segment]:  # noqa: ARG001
+    return [segments[-1]]
+
+
+_MERGERS: dict[SegmentKind, Merger] = {
+    SegmentKind.ROWS: _merged_rows,
+    SegmentKind.TASK: _newest,
+}

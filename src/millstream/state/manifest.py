@@ -1,0 +1,299 @@
+"""What a manifest says, and its bytes.
+
+A manifest is the list of everything that an epoch needs.  Its bytes are a header, a
+msgpack body in one canonical form, and an HMAC of both under the key of the state
+directory::
+
+    "MSMF" format:u16  body bytes:u64  body  hmac:32 bytes
+
+They are read in this order: length, magic, HMAC, and only then the body, which must
+have every field, of its type, and be byte for byte what encoding it again gives.
+Nothing here reads or writes files, or knows which of two manifests is newer.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import struct
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgpack
+
+from millstream.errors import SnapshotError
+from millstream.protocol.handshake import derive_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "FORMAT",
+    "FileRef",
+    "Manifest",
+    "Offsets",
+    "Transaction",
+    "decoded_manifest",
+    "encoded_manifest",
+]
+
+FORMAT = 1
+"""Version of manifests and of the layout of a state directory."""
+
+Offsets = dict[str, dict[str, tuple[int, bool]]]
+"""By operator and split: the offset, and whether the split has been read to its end."""
+
+Transaction = tuple[str, int, bytes]
+"""Operator of the sink, task, and what its writer sealed."""
+
+_MAGIC = b"MSMF"
+_START = struct.Struct(">4sHQ")
+_PROOF_BYTES = 32
+_NAME = re.compile(r"epochs/\d{8,}/[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A file that an epoch needs.
+
+    Attributes
+    ----------
+    name
+        Relative to the state directory.
+    sha256
+        Digest of the content, in hexadecimal.
+    operators
+        Whose state is in it.
+    is_base
+        Whether it holds all state of its task; else what changed since an epoch.
+    epoch, since
+        It holds the changes after `since` up to `epoch`.
+    stage, task
+        Whose state it was when it was written.
+    """
+
+    name: str
+    length: int
+    sha256: str
+    operators: tuple[str, ...]
+    is_base: bool
+    epoch: int
+    since: int
+    stage: int
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything that an epoch needs.
+
+    Attributes
+    ----------
+    parent_epoch
+        The complete epoch before it, or 0.
+    claim, run
+        Which start of the driver made it.
+    files
+        State, in the order in which it applies: a base before its deltas.
+    splits
+        The list of splits of all sources, as it was when the job began.
+    results
+        Rows of `collect` up to this epoch.
+    ended
+        Stage and task of the tasks that had ended.
+    operators
+        Names of the operators that have state, also of those whose state is empty.
+    created
+        When it was made, in words for people; nothing depends on it.
+    """
+
+    format: int
+    job: str
+    plan_hash: str
+    epoch: int
+    parent_epoch: int
+    generation: int
+    claim: int
+    run: str
+    shard_count: int
+    key_hash_version: int
+    task_count: int
+    files: tuple[FileRef, ...]
+    offsets: Offsets
+    splits: FileRef | None
+    results: tuple[FileRef, ...]
+    transactions: tuple[Transaction, ...]
+    ended: tuple[tuple[int, int], ...]
+    operators: tuple[str, ...]
+    duration_ms: int
+    created: str
+
+    def references(self) -> tuple[FileRef, ...]:
+        """Return all files that it lists."""
+        splits = () if self.splits is None else (self.splits,)
+        return (*self.files, *splits, *self.results)
+
+
+def encoded_manifest(manifest: Manifest, key: bytes) -> bytes:
+    """Return the bytes of a manifest; one that could not be read back is refused."""
+    body = _packed(manifest)
+    if _unpacked(body) != manifest:
+        msg = (
+            f"the manifest of epoch {manifest.epoch} would read back as another one; "
+            "its sequences must be tuples"
+        )
+        raise SnapshotError(msg)
+    data = _START.pack(_MAGIC, manifest.format, len(body)) + body
+    return data + _proof(key, data)
+
+
+def decoded_manifest(data: bytes, key: bytes) -> Manifest:
+    """Return what the bytes say once they are known to be ours and whole."""
+    if len(data) < _START.size + _PROOF_BYTES:
+        msg = f"it is cut off: it has {len(data)} bytes"
+        raise SnapshotError(msg)
+    magic, version, body_bytes = _START.unpack_from(data)
+    if magic != _MAGIC:
+        msg = f"it is no manifest: it begins with {magic!r}"
+        raise SnapshotError(msg)
+    if body_bytes != len(data) - _START.size - _PROOF_BYTES:
+        msg = f"it has {len(data)} bytes and announces a body of {body_bytes}"
+        raise SnapshotError(msg)
+    proof = data[-_PROOF_BYTES:]
+    if not hmac.compare_digest(proof, _proof(key, data[:-_PROOF_BYTES])):
+        msg = "it was changed after it was written, or written under another key"
+        raise SnapshotError(msg)
+    if version != FORMAT:
+        msg = f"it has format {version}, and this Millstream reads format {FORMAT}"
+        raise SnapshotError(msg)
+    return _unpacked(data[_START.size : -_PROOF_BYTES])
+
+
+def _proof(key: bytes, data: bytes) -> bytes:
+    return hmac.digest(derive_key(key, b"manifest"), data, "sha256")
+
+
+def _packed(manifest: Manifest) -> bytes:
+    plain = {field.name: getattr(manifest, field.name) for field in fields(Manifest)}
+    plain["files"] = [_plain(ref) for ref in manifest.files]
+    plain["results"] = [_plain(ref) for ref in manifest.results]
+    plain["splits"] = None if manifest.splits is None else _plain(manifest.splits)
+    plain["offsets"] = {
+        operator: dict(sorted(splits.items()))
+        for operator, splits in sorted(manifest.offsets.items())
+    }
+    return bytes(msgpack.packb(plain))
+
+
+def _plain(ref: FileRef) -> list[Any]:
+    return [getattr(ref, field.name) for field in fields(FileRef)]
+
+
+def _unpacked(body: bytes) -> Manifest:
+    try:
+        manifest = _checked(msgpack.unpackb(body))
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        msg = f"it does not say what a manifest must say ({error})"
+        raise SnapshotError(msg) from error
+    if _packed(manifest) != body:
+        msg = "its fields are not in the order in which they are written"
+        raise SnapshotError(msg)
+    return manifest
+
+
+def _checked(plain: Any) -> Manifest:
+    """Return a manifest all of whose fields have their type, or raise."""
+    names = [field.name for field in fields(Manifest)]
+    if type(plain) is not dict or list(plain) != names:
+        raise ValueError("its fields are " + ", ".join(map(str, plain)))
+    manifest = Manifest(
+        format=_count(plain["format"]),
+        job=_text(plain["job"]),
+        plan_hash=_text(plain["plan_hash"]),
+        epoch=_count(plain["epoch"]),
+        parent_epoch=_count(plain["parent_epoch"]),
+        generation=_count(plain["generation"]),
+        claim=_count(plain["claim"]),
+        run=_text(plain["run"]),
+        shard_count=_count(plain["shard_count"]),
+        key_hash_version=_count(plain["key_hash_version"]),
+        task_count=_count(plain["task_count"]),
+        files=_tuple(plain["files"], _file_ref),
+        offsets=_offsets(plain["offsets"]),
+        splits=None if plain["splits"] is None else _file_ref(plain["splits"]),
+        results=_tuple(plain["results"], _file_ref),
+        transactions=_tuple(plain["transactions"], _transaction),
+        ended=_tuple(plain["ended"], _pair),
+        operators=_tuple(plain["operators"], _text),
+        duration_ms=_count(plain["duration_ms"]),
+        created=_text(plain["created"]),
+    )
+    used = [ref.name for ref in manifest.references()]
+    if len(set(used)) != len(used):
+        msg = "a file is listed twice"
+        raise ValueError(msg)
+    return manifest
+
+
+def _file_ref(plain: Any) -> FileRef:
+    name, length, digest, operators, is_base, epoch, since, stage, task = plain
+    if not _NAME.fullmatch(_text(name)):
+        msg = f"{name!r} is no name of a state file"
+        raise ValueError(msg)
+    if not _DIGEST.fullmatch(_text(digest)):
+        msg = f"{digest!r} is no digest"
+        raise ValueError(msg)
+    return FileRef(
+        name, _count(length), digest, _tuple(operators, _text), _flag(is_base),
+        _count(epoch), _count(since), _count(stage), _count(task),
+    )  # fmt: skip
+
+
+def _offsets(plain: Any) -> Offsets:
+    return {
+        _text(operator): {
+            _text(split): (_count(offset), _flag(is_done))
+            for split, (offset, is_done) in _of(dict, splits).items()
+        }
+        for operator, splits in _of(dict, plain).items()
+    }
+
+
+def _transaction(plain: Any) -> Transaction:
+    operator, task, sealed = plain
+    return _text(operator), _count(task), _of(bytes, sealed)
+
+
+def _pair(plain: Any) -> tuple[int, int]:
+    stage, task = plain
+    return _count(stage), _count(task)
+
+
+def _tuple(plain: Any, item: Callable[[Any], T]) -> tuple[T, ...]:
+    return tuple(item(part) for part in _of(list, plain))
+
+
+def _count(value: Any) -> int:
+    if _of(int, value) < 0:
+        msg = f"{value} is below zero"
+        raise ValueError(msg)
+    return int(value)
+
+
+def _text(value: Any) -> str:
+    return _of(str, value)
+
+
+def _flag(value: Any) -> bool:
+    return _of(bool, value)
+
+
+def _of(kind: type[T], value: Any) -> T:
+    """Return a value whose type is exactly this one: True is no number."""
+    if type(value) is not kind:
+        msg = f"{value!r} is no {kind.__name__}"
+        raise ValueError(msg)
+    return value

@@ -1,0 +1,170 @@
+"""How rows of state are stored: a pickled list of pairs of key and value, by shard.
+
+A pair whose value is `DELETED` says that the key is gone.  Payloads apply in order, the
+later one wins.  Payloads are unpickled here, so whoever hands one over must have
+checked that nobody else wrote it.
+
+Nothing here knows tables, epochs or files.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import SnapshotError
+from millstream.state.base import Segment, SegmentKind
+from millstream.state.keyhash import shard_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from millstream.state.base import ShardRange
+
+    Pair = tuple[Any, Any]
+
+__all__ = [
+    "DELETED",
+    "Frozen",
+    "decode_rows",
+    "encode_rows",
+    "frozen_values",
+    "rows_within",
+    "segments_by_shard",
+    "unstorable",
+]
+
+SEGMENT_ROWS_MIN = 64
+"""Fewer rows share a segment with those of the next shards."""
+
+SEGMENT_ROWS_MAX = 1 << 16
+"""More rows of one shard go into several segments."""
+
+
+class _Deleted:
+    """The value of a key that was deleted."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "DELETED"
+
+    def __reduce__(self) -> str:
+        return "DELETED"
+
+
+DELETED = _Deleted()
+
+_SCALARS = frozenset({bool, bytes, complex, float, int, str, type(None), _Deleted})
+_CONTAINERS = (tuple, frozenset)
+
+
+class Frozen:
+    """A value as it was at a cut; who decodes the rows gets the value itself."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return pickle.loads, (self.data,)
+
+
+def unstorable(owner: str, error: Exception) -> SnapshotError:
+    """Return the sentence for what `owner`, a noun, keeps and pickle refused."""
+    msg = (
+        f"{owner} cannot be stored: {type(error).__name__}: {error}; keep only "
+        "values that pickle can store, and open files and connections anew"
+    )
+    return SnapshotError(msg)
+
+
+def frozen_values(keys: list[Any], values: list[Any]) -> list[Any]:
+    """Return the values such that nobody can change them any more.
+
+    Immutable ones are returned as they are, others pickled.
+    """
+    if _SCALARS.issuperset(map(type, values)):
+        return values
+    return [
+        value if _is_immutable(value) else _frozen(key, value)
+        for key, value in zip(keys, values, strict=True)
+    ]
+
+
+def _frozen(key: object, value: object) -> Frozen:
+    try:
+        return Frozen(pickle.dumps(value, protocol=5))
+    except Exception as error:
+        owner = f"the state of key {key!r}"
+        raise unstorable(owner, error) from error
+
+
+def _is_immutable(value: object) -> bool:
+    """Whether it certainly is; not every immutable value is recognized."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    if kind not in _CONTAINERS:
+        return False
+    items: Any = value
+    return _SCALARS.issuperset(map(type, items))
+
+
+def encode_rows(rows: list[Pair]) -> bytes:
+    """Return the payload of these pairs of key and value.
+
+    Examples
+    --------
+    >>> decode_rows(encode_rows([("a", 1), ("b", DELETED)]))
+    [('a', 1), ('b', DELETED)]
+    """
+    return pickle.dumps(rows, protocol=5)
+
+
+def decode_rows(payload: bytes) -> list[Pair]:
+    """Return the pairs of a payload that was checked to be ours."""
+    rows: list[Pair] = pickle.loads(payload)  # noqa: S301 - the store authenticated it
+    return rows
+
+
+def rows_within(segment: Segment, shards: ShardRange, shard_count: int) -> list[Pair]:
+    """Return the pairs of a segment whose keys lie in these shards."""
+    assert segment.kind is SegmentKind.ROWS, f"segment of kind {segment.kind}"
+    first, end = shards
+    segment_first, segment_end = segment.shards
+    if segment_end <= first or end <= segment_first:
+        return []
+    rows = decode_rows(segment.payload)
+    if first <= segment_first and segment_end <= end:
+        return rows
+    return [row for row in rows if first <= shard_of(row[0], shard_count) < end]
+
+
+def segments_by_shard(
+    operator: str, task: int, rows: Iterable[tuple[int, Pair]]
+) -> Iterator[Segment]:
+    """Yield the segments of pairs that come with their shard, in the order of shards.
+
+    A segment holds whole shards, as many as it takes to have some rows in it; the rows
+    of a very large shard are spread over several segments.
+    """
+    group: list[Pair] = []
+    first = last = 0
+
+    def made() -> Segment:
+        payload = encode_rows(group)
+        return Segment(operator, task, SegmentKind.ROWS, (first, last + 1), payload)
+
+    for shard, row in rows:
+        is_next = shard != last and len(group) >= SEGMENT_ROWS_MIN
+        if is_next or len(group) >= SEGMENT_ROWS_MAX:
+            yield made()
+            group = []
+        if not group:
+            first = shard
+        group.append(row)
+        last = shard
+    if group:
+        yield made()

@@ -1,0 +1,33 @@
+"""A snapshot copied into a directory of its own, which depends on no other.
+
+The copy has its own key and survives whatever the job or its owner does to the
+original.  What the sinks staged stays where it is; the copy names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.errors import SnapshotError
+from millstream.state.key import state_key
+from millstream.state.layout import ManifestId
+from millstream.state.manifest import encoded_manifest
+
+if TYPE_CHECKING:
+    from millstream.ports import Files
+    from millstream.state.manifest import Manifest
+    from millstream.state.store import SnapshotStore
+
+__all__ = ["copy_snapshot"]
+
+
+def copy_snapshot(store: SnapshotStore, manifest: Manifest, target: Files) -> None:
+    """Copy an epoch with all its files, verified, into an empty directory."""
+    if target.names("manifests") or target.names("epochs"):
+        msg = f"{target} holds snapshots already; name a new directory for a savepoint"
+        raise SnapshotError(msg)
+    key = state_key(target)
+    for ref in manifest.references():
+        target.create(ref.name, [store.read_file(ref)])
+    name = ManifestId(manifest.claim, manifest.epoch).name
+    target.publish(name, encoded_manifest(manifest, key))

@@ -1,0 +1,428 @@
+"""The snapshots of one job in one directory: written, found again, verified, removed.
+
+Theory of operation
+-------------------
+A driver takes a *claim*, a number that it alone has; the highest claim is *current*.
+It looks for the newest manifest, says in the directory from which one it goes on
+(`adopt`), and only then writes manifests of its own.  `state.layout` has the rule by
+which manifests are ordered.
+
+A driver may be superseded at any moment.  It publishes a manifest and then looks for a
+higher claim; a successor takes its claim and then looks for manifests.  So either the
+successor sees the manifest, or the predecessor sees the claim and must not commit the
+epoch's transactions.
+
+Rules
+-----
+1. Nothing is parsed before it is verified: a manifest by its HMAC, a file by the length
+   and digest in its manifest.
+2. What is missing or was changed is *damage*: an older epoch is used, and it is said.
+   What cannot be read just now is an error, because it may be readable later.
+3. `write_state` and `write_manifest` raise `OSError` if nothing was published: the epoch
+   can be given up.  After `SnapshotError` the job must stop.
+
+Nothing here knows operators, workers or clocks.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from millstream.errors import LocalProtocolError, SnapshotError
+from millstream.state.files import TEMPORARY_SUFFIX
+from millstream.state.layout import (
+    NOTHING,
+    ManifestId,
+    claim_name,
+    history,
+    origin_name,
+    parsed_listing,
+    parsed_state_file,
+)
+from millstream.state.manifest import decoded_manifest, encoded_manifest
+from millstream.state.segments import decoded_segments, encoded_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from millstream.ports import Files
+    from millstream.protocol.ids import Epoch
+    from millstream.state.base import Segment
+    from millstream.state.layout import Listing
+    from millstream.state.manifest import FileRef, Manifest
+
+__all__ = ["SnapshotStore"]
+
+GARBAGE_FILES_MAX = 1000
+"""Files that one collection removes at most; the next one goes on."""
+
+
+class SnapshotStore:
+    """The snapshots of one job.
+
+    Parameters
+    ----------
+    job
+        Name of the job; None to read whatever is there.
+    run
+        Letters and digits that no other start of a driver has; files of this run that
+        no manifest lists yet are not garbage.
+
+    Attributes
+    ----------
+    damage
+        What the last call of `newest` found wrong, one sentence each.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from millstream.state.files import LocalFiles
+    >>> from millstream.state.key import state_key
+    >>> files = LocalFiles(tempfile.mkdtemp())
+    >>> store = SnapshotStore(files, state_key(files), job="word-count", run="f3a9")
+    >>> store.claim()
+    1
+    >>> store.newest() is None
+    True
+    """
+
+    def __init__(
+        self, files: Files, key: bytes, *, job: str | None = None, run: str = ""
+    ) -> None:
+        self.files = files
+        self.damage: list[str] = []
+        self._key = key
+        self._job = job
+        self._run = run
+        self._claim: int | None = None
+        #: Which manifest we go on from: our own newest, or the adopted one.
+        self._last: ManifestId | None = None
+        #: The same in full: the next one builds on it, whatever happens to its file.
+        self._live: Manifest | None = None
+
+    # Who may write.
+
+    def claim(self) -> int:
+        """Become the driver of this directory; whoever was it before must stop."""
+        self._refuse_foreign()
+        while True:
+            claim = self._listing().claim_max + 1
+            try:
+                self.files.publish(claim_name(claim), (self._job or "").encode())
+            except FileExistsError:
+                continue
+            self._claim = claim
+            return claim
+
+    def is_current(self, claim: int) -> bool:
+        """Whether nobody has taken a higher claim."""
+        return self._listing().claim_max <= claim
+
+    def adopt(self, manifest: Manifest | None) -> None:
+        """Go on from this manifest, or from nothing: what others add to it is a fork.
+
+        Must come before the first manifest of this claim, and before anything is done
+        to the sinks.
+        """
+        claim = self._claimed()
+        origin = NOTHING if manifest is None else _id(manifest)
+        self.files.publish(origin_name(claim, origin), b"")
+        self._refuse_superseded()
+        self._last, self._live = origin, manifest
+
+    # Writing.
+
+    def write_state(self, name: str, segments: Iterable[Segment]) -> tuple[int, str]:
+        """Store segments under a new name; return length and digest of the file."""
+        return self.write_file(name, encoded_segments(segments))
+
+    def write_file(self, name: str, chunks: Iterable[bytes]) -> tuple[int, str]:
+        """Store bytes under a new name; return length and digest of the file."""
+        if parsed_state_file(name) is None:
+            msg = f"{name!r} is no name of a state file; use `layout.state_name`"
+            raise LocalProtocolError(msg)
+        measured = _Measured(chunks)
+        self.files.create(name, measured)
+        return measured.length, measured.digest.hexdigest()
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Make an epoch complete; all its files must have been written."""
+        claim = self._claimed()
+        last = self._last
+        if manifest.claim != claim or manifest.job != self._job or last is None:
+            msg = (
+                f"a manifest of job {manifest.job!r} under claim {manifest.claim} cannot "
+                f"be written by job {self._job!r} with claim {claim}, origin {last}"
+            )
+            raise LocalProtocolError(msg)
+        if manifest.epoch <= last.epoch:
+            msg = f"epoch {manifest.epoch} cannot follow epoch {last.epoch}"
+            raise LocalProtocolError(msg)
+        self._refuse_superseded()
+        self._publish(_id(manifest), encoded_manifest(manifest, self._key))
+        self._refuse_superseded()
+        self._last, self._live = _id(manifest), manifest
+
+    def _publish(self, manifest: ManifestId, data: bytes) -> None:
+        try:
+            self.files.publish(manifest.name, data)
+        except FileExistsError:
+            # A store may have taken the first of two tries and answered the second.
+            if self.files.read(manifest.name) != data:
+                raise
+        except OSError as error:
+            self._withdraw(manifest, error)
+            raise
+
+    def _withdraw(self, manifest: ManifestId, error: OSError) -> None:
+        """Make sure that a manifest that may have appeared is not there."""
+        self._refuse_superseded()
+        try:
+            self.files.remove(manifest.name)
+        except OSError:
+            msg = (
+                f"cannot tell whether epoch {manifest.epoch} was stored in {self.files} "
+                f"({error}); the job stops, and when it is started again it will know"
+            )
+            raise SnapshotError(msg) from error
+
+    # Reading.
+
+    def manifests(self) -> list[ManifestId]:
+        """Return the manifests of the job's history, newest first."""
+        listing = self._listing()
+        return history(listing.manifests, listing.origins)
+
+    def forks(self) -> list[ManifestId]:
+        """Return the manifests that superseded drivers added, which nobody may use."""
+        listing = self._listing()
+        used = history(listing.manifests, listing.origins)
+        return sorted(listing.manifests.difference(used))
+
+    def newest(self) -> Manifest | None:
+        """Return the newest manifest that is whole with all its files; None if none is.
+
+        Raises
+        ------
+        SnapshotError
+            If there are manifests and none of them can be used, or if the directory
+            belongs to another job.
+        """
+        self.damage = []
+        found = self.manifests()
+        for each in found:
+            manifest, problems = self.inspect(each)
+            if manifest is not None and not problems:
+                return manifest
+            self.damage += problems
+        if found:
+            msg = (
+                f"none of the {len(found)} snapshots in {self.files} can be used: "
+                f"{'; '.join(self.damage)}; put the files back or resume from a savepoint"
+            )
+            raise SnapshotError(msg)
+        return None
+
+    def inspect(self, each: ManifestId) -> tuple[Manifest | None, list[str]]:
+        """Return a manifest if it can be read, and all that is wrong with its epoch."""
+        try:
+            manifest = self.load(each)
+        except _NotDamageError:
+            raise
+        except SnapshotError as error:
+            return None, [str(error)]
+        problems = (self._problem(ref, each.epoch) for ref in manifest.references())
+        return manifest, [problem for problem in problems if problem]
+
+    def load(self, each: ManifestId) -> Manifest:
+        """Return a manifest once it is verified; its files are not looked at."""
+        try:
+            manifest = self._decode(self._read(each.name))
+        except FileNotFoundError:
+            msg = f"epoch {each.epoch}: {each.name} is missing"
+            raise SnapshotError(msg) from None
+        except _NotDamageError:
+            raise
+        except SnapshotError as error:
+            msg = f"epoch {each.epoch}: {each.name} cannot be used, {error}"
+            raise SnapshotError(msg) from error
+        if _id(manifest) != each:
+            msg = (
+                f"epoch {each.epoch}: {each.name} is the manifest of epoch "
+                f"{manifest.epoch} under claim {manifest.claim}"
+            )
+            raise SnapshotError(msg)
+        if self._job not in {None, manifest.job}:
+            msg = (
+                f"{self.files} holds the snapshots of job {manifest.job!r}, not of "
+                f"{self._job!r}; give each job a state directory of its own"
+            )
+            raise _NotDamageError(msg)
+        return manifest
+
+    def read_file(self, ref: FileRef) -> bytes:
+        """Return the bytes of a file once they are known to be those of the manifest."""
+        data, problem = self._verified(ref)
+        if problem:
+            raise SnapshotError(problem)
+        return data
+
+    def read_segments(self, ref: FileRef) -> list[Segment]:
+        """Return the segments of a state file once it is verified."""
+        return decoded_segments(self.read_file(ref))
+
+    # Removing.
+
+    def collect_garbage(self, retain: int, *, oldest_open: Epoch) -> int:
+        """Remove what the newest `retain` manifests do not need; return the number of files.
+
+        Parameters
+        ----------
+        oldest_open
+            Files of this run that are named by this epoch or a later one are not touched:
+            a manifest may still list them.  Neither are those named by epoch 0.
+        """
+        assert retain >= 1, "the newest manifest stays"
+        # First list, then check: a successor's files come after its claim.
+        names = self.files.names("epochs")
+        listing = self._listing()
+        self._refuse_superseded()
+        kept = self._retained(listing, retain)
+        doomed = [
+            *self._temporary_names(),
+            *(each.name for each in sorted(listing.manifests) if each not in kept),
+        ]
+        listed = {ref.name for each in self._needed(kept) for ref in each.references()}
+        doomed += [
+            name
+            for name in names
+            if name not in listed and self._is_garbage(name, oldest_open)
+        ]
+        for name in doomed[:GARBAGE_FILES_MAX]:
+            self.files.remove(name)
+        return min(len(doomed), GARBAGE_FILES_MAX)
+
+    def _retained(self, listing: Listing, retain: int) -> dict[ManifestId, Manifest]:
+        """Return the newest manifests of the history that can be read."""
+        kept: dict[ManifestId, Manifest] = {}
+        for each in history(listing.manifests, listing.origins):
+            try:
+                kept[each] = self.load(each)
+            except _NotDamageError:
+                raise
+            except SnapshotError:
+                continue
+            if len(kept) == retain:
+                break
+        return kept
+
+    def _needed(self, kept: dict[ManifestId, Manifest]) -> list[Manifest]:
+        """Return the manifests whose files stay."""
+        live = [] if self._live is None else [self._live]
+        return [*kept.values(), *live]
+
+    def _is_garbage(self, name: str, oldest_open: Epoch) -> bool:
+        file = parsed_state_file(name)
+        if file is None:
+            return False
+        return file.run != self._run or 0 < file.epoch < oldest_open
+
+    def _temporary_names(self) -> list[str]:
+        names = [*self.files.names("claims"), *self.files.names("manifests")]
+        return [name for name in names if name.endswith(TEMPORARY_SUFFIX)]
+
+    # Pieces.
+
+    def _listing(self) -> Listing:
+        # Manifests first: a driver says where it goes on from before it writes one.
+        manifests = self.files.names("manifests")
+        return parsed_listing(self.files.names("claims"), manifests)
+
+    def _claimed(self) -> int:
+        if self._claim is None:
+            msg = "a store writes manifests after it has taken a claim"
+            raise LocalProtocolError(msg)
+        return self._claim
+
+    def _refuse_superseded(self) -> None:
+        claim = self._claimed()
+        if not self.is_current(claim):
+            msg = (
+                f"another driver has taken over {self.files}, so this one (claim {claim}) "
+                "stops; run one driver per job"
+            )
+            raise SnapshotError(msg)
+
+    def _refuse_foreign(self) -> None:
+        """Leave a directory alone in which another job lives, or one we cannot verify."""
+        problems = []
+        for each in self.manifests():
+            try:
+                self.load(each)
+            except _NotDamageError:
+                raise
+            except SnapshotError as error:
+                problems.append(str(error))
+            else:
+                return
+        if problems:
+            msg = (
+                f"none of the {len(problems)} manifests in {self.files} can be used: "
+                f"{problems[0]}; is this the key of that job?"
+            )
+            raise SnapshotError(msg)
+
+    def _decode(self, data: bytes) -> Manifest:
+        return decoded_manifest(data, self._key)
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return self.files.read(name)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            msg = (
+                f"cannot read {name} in {self.files} ({error}), so it is not known whether "
+                "it is damaged; make it readable and start again"
+            )
+            raise _NotDamageError(msg) from error
+
+    def _problem(self, ref: FileRef, epoch: int) -> str:
+        _, problem = self._verified(ref)
+        return f"epoch {epoch}: {problem}" if problem else ""
+
+    def _verified(self, ref: FileRef) -> tuple[bytes, str]:
+        """Return the bytes of a file, and what is wrong with them."""
+        try:
+            data = self._read(ref.name)
+        except FileNotFoundError:
+            return b"", f"{ref.name} is missing"
+        if len(data) != ref.length:
+            return b"", f"{ref.name} has {len(data)} bytes instead of {ref.length}"
+        if sha256(data).hexdigest() != ref.sha256:
+            return b"", f"{ref.name} was changed after it was written"
+        return data, ""
+
+
+class _NotDamageError(SnapshotError):
+    """Something that an older epoch would be the wrong answer to."""
+
+
+class _Measured:
+    """Passes chunks on and keeps their length and digest."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self.length = 0
+        self.digest = sha256()
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self.length += len(chunk)
+            self.digest.update(chunk)
+            yield chunk
+
+
+def _id(manifest: Manifest) -> ManifestId:
+    return ManifestId(manifest.claim, manifest.epoch)

@@ -1,0 +1,84 @@
+"""State without keys: one value per task, stored whole at every cut.
+
+Nothing here knows what the value is, or how several become one.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
+from millstream.state.row_codec import unstorable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from millstream.protocol.ids import Epoch
+    from millstream.state.base import ShardRange
+
+__all__ = ["TaskState"]
+
+
+class TaskState:
+    """Whatever an operator keeps, through two functions of the operator.
+
+    Parameters
+    ----------
+    get
+        Returns the value.
+    put
+        Takes the values of one or more tasks of a former run, in the order of tasks;
+        not called where there is none.
+
+    Examples
+    --------
+    >>> from millstream.protocol.ids import Epoch
+    >>> kept = TaskState(lambda: 7, print).capture(Epoch(1), since=Epoch(0))
+    >>> TaskState(lambda: 0, print).restore(kept.segments("limit", 0), (0, 1024))
+    [7]
+    """
+
+    def __init__(
+        self, get: Callable[[], object], put: Callable[[list[Any]], None]
+    ) -> None:
+        self._get = get
+        self._put = put
+
+    def capture(self, epoch: Epoch, since: Epoch) -> TaskCapture:  # noqa: ARG002
+        """Pickle the value as it is now; a delta would have to know what it is."""
+        value = self._get()
+        try:
+            return TaskCapture(pickle.dumps(value, protocol=5))
+        except Exception as error:
+            owner = "the state of the task"
+            raise unstorable(owner, error) from error
+
+    def complete(self, epoch: Epoch) -> None:
+        """Do nothing: every capture stands for itself."""
+
+    def restore(self, segments: Iterable[Segment], shards: ShardRange) -> None:  # noqa: ARG002
+        """Hand over the newest value of each former task."""
+        newest: dict[int, bytes] = {}
+        for segment in segments:
+            assert segment.kind is SegmentKind.TASK, f"segment of kind {segment.kind}"
+            newest[segment.task] = segment.payload
+        if newest:
+            # The store has checked that the payloads are ours.
+            self._put([pickle.loads(newest[task]) for task in sorted(newest)])  # noqa: S301
+
+    def close(self) -> None:
+        """Do nothing: the operator owns the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCapture:
+    """A pickled value."""
+
+    payload: bytes
+
+    def segments(self, operator: str, task: int) -> Iterator[Segment]:
+        """Return it as the one segment it is."""
+        kind = SegmentKind.TASK
+        return iter([Segment(operator, task, kind, ALL_SHARDS, self.payload)])
