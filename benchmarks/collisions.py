@@ -217,9 +217,8 @@ def answered_by_millstream(spark: SparkSession, path: Path) -> list[Rows]:
     """Answer in one flow, whose workers read the file once."""
     flow = ms.Flow("collisions")
     crashes = flow.read_csv(path, schema=SCHEMA).select(needed())
-    schema = {"is_lethal": pl.Boolean, "factor": pl.String}
-    factors = crashes.map_batches(unpivoted, schema=schema)
-    answers = [query.collect() for query in queries(crashes, factors)]
+    asked = queries(crashes, unpivoted(crashes))
+    answers = [query.collect() for query in asked]
     flow.run(spark=spark, workers=word_count.WORKERS)
     return [answer.result().rows() for answer in answers]
 

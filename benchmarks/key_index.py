@@ -26,8 +26,8 @@ import numpy as np
 import polars as pl
 
 from millstream.operators.tokenize import tokens
-from millstream.state.kernels import scatter
 from millstream.state.kernels.loading import chosen
+from millstream.state.kernels.scatter import SlotColumn
 from millstream.state.keyindex import KeyIndex
 
 if TYPE_CHECKING:
@@ -58,16 +58,25 @@ class IndexSums:
 
     def __init__(self, dtype: pl.DataType, keys: int) -> None:
         self.index = KeyIndex({"key": dtype}, engine="native")
-        self._sums = np.zeros(keys, dtype=np.int64)
+        self._sums = slot_column(keys)
 
     def add(self, batch: pl.DataFrame) -> None:
         """Add the values of a batch."""
         slots = self.index.slots(batch)
-        scatter.add_at(self._sums, slots, batch["value"].to_numpy())
+        self._sums.add(slots, batch["value"].to_numpy())
 
     def result(self) -> tuple[int, int]:
         """Return how many keys there are and the sum of everything."""
-        return len(self.index), int(self._sums.sum())
+        return len(self.index), int(self._sums.head(len(self.index)).sum())
+
+
+def slot_column(entries: int = 0) -> SlotColumn:
+    """Return zeros by slot."""
+    kernels = chosen("scatter", "native")
+    assert kernels is not None
+    column = SlotColumn(kernels, np.int64)
+    column.reserve(entries)
+    return column
 
 
 class PolarsSums:
@@ -266,13 +275,12 @@ def polars_tokens(rows: pl.DataFrame) -> pl.Series:
 def count_by_index(blocks: list[bytes]) -> int:
     """Count words by slot; return how many there are."""
     index = KeyIndex({"word": pl.String()}, engine="native")
-    counts = np.zeros(1 << 16, dtype=np.int64)
+    counts = slot_column()
     for block in blocks:
         slots = index.slots(tokens(block).to_frame("word"))
-        if len(index) > counts.size:
-            counts = np.concatenate([counts, np.zeros(len(index), dtype=np.int64)])
-        scatter.count_at(counts, slots)
-    return int(counts.sum())
+        counts.reserve(len(index))
+        counts.count(slots)
+    return int(counts.head(len(index)).sum())
 
 
 def count_by_counter(blocks: list[bytes]) -> int:

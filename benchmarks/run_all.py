@@ -38,6 +38,7 @@ BENCHMARKS = (
     Benchmark("word_count"),
     Benchmark("frame_word_count"),
     Benchmark("collisions"),
+    Benchmark("group_by"),
     Benchmark("engine_overhead"),
     Benchmark("buffers"),
     Benchmark("latency"),

@@ -94,11 +94,16 @@ def test_same_everywhere(launcher: Launcher) -> None:
     tokens = frame.tokens("text").group_by("text").agg(pl.len().alias("n"))
     tokens.to_rows().map(lambda row: (row["text"], row["n"])).collect(dict)
     frame.select("number").union(frame.select("number")).to_rows().count()
-    total, words, count = launcher.run(flow, workers=2)
+    sums = frame.group_by("key").agg(pl.col("number").sum().alias("sum"))
+    joined = frame.select("key").unique().join(sums, "key").sort("key")
+    joined.to_rows().map(lambda row: (row["key"], row["sum"])).collect()
+    total, words, count, rows = launcher.run(flow, workers=2)
 
     assert total == DATA["number"].sum()
     assert words["be"] == DATA.height
     assert count == 2 * DATA.height
+    by_key = DATA.drop_nulls("key").group_by("key").agg(pl.col("number").sum())
+    assert rows == by_key.sort("key").rows()
 
 
 def test_rows_become_frames() -> None:

@@ -30,6 +30,7 @@ from millstream.errors import (
 )
 from millstream.launch.job import Job, StageMetrics
 from millstream.plan.aggregate import Aggregate
+from millstream.state.operator_state import OperatorState
 
 if TYPE_CHECKING:
     from millstream.api.frame import Frame
@@ -57,6 +58,7 @@ __all__ = [
     "MillstreamError",
     "OperationalError",
     "OperatorError",
+    "OperatorState",
     "ResultHandle",
     "Sink",
     "SinkWriter",

@@ -108,6 +108,10 @@ class Config:
     buffer: BufferPolicy = BufferPolicy(1024, 50_000_000)
     #: The same for streams of data frames, whose rows are cheaper by the batch.
     frame_buffer: BufferPolicy = BufferPolicy(65_536, 50_000_000)
+    #: Rows of a data frame that a source makes at least, if its time allows no more.
+    frame_rows_min: int = 1024
+    #: Rows of a data frame that a source makes at most, if larger ones are faster.
+    frame_rows_max: int = 131_072
     #: Number of ranges of key hashes; the unit in which keyed state moves.
     shard_count: int = 1024
     #: Rows a source hands over at once, at most.
@@ -136,6 +140,12 @@ class Config:
     route_cache_keys_max: int = 1_000_000
     #: Rows a sort keeps in memory; sorted runs beyond it go to disk.
     sort_memory_rows: int = 1_000_000
+    #: Bytes of data frames a sort keeps in memory; sorted runs beyond it go to disk.
+    sort_memory_bytes: int = 256 * 1024 * 1024
+    #: Bytes the right side of a join of two frames may have, as every worker holds it.
+    join_right_bytes_max: int = 256 * 1024 * 1024
+    #: Bytes of left rows that wait in memory for the right side; the rest goes to disk.
+    join_left_memory_bytes: int = 64 * 1024 * 1024
     #: Rows one side of a zip may be ahead of the other.
     zip_ahead_rows_max: int = 1_000_000
     #: Time between two signs of life of a worker.

@@ -48,17 +48,22 @@ PIECES = st.sampled_from(
     ]
 )
 CONTENTS = st.lists(PIECES, max_size=12).map(b"".join)
+BLANK_LINES_ARE_ROWS = [CsvFormat(ONE_COLUMN, DIALECT), TextFormat()]
 FORMATS = st.sampled_from(
     [
+        *BLANK_LINES_ARE_ROWS,
         CsvFormat(SCHEMA, DIALECT),
-        CsvFormat(ONE_COLUMN, DIALECT),
         CsvFormat(SCHEMA, CsvDialect(has_header=False, quote=None)),
+        CsvFormat(SCHEMA, DIALECT, ["n", "t"]),
+        CsvFormat(SCHEMA, DIALECT, ["s"]),
         JsonFormat(SCHEMA),
-        TextFormat(),
+        JsonFormat(SCHEMA).reading(["n"]),
     ]
 )
 
 Rows = list[tuple[Any, ...]]
+Places = list[tuple[int, int]]
+"""Number and first byte of lines."""
 
 
 def read(
@@ -83,8 +88,8 @@ def read(
 
 def cut_and_read(
     content: bytes, line_format: LineFormat, bounds: list[int], data: st.DataObject
-) -> tuple[Rows, list[int]]:
-    """Return the good rows and the offsets of the bad ones, in the order of the file."""
+) -> tuple[Rows, Places]:
+    """Return the good rows and the places of the bad ones, in the order of the file."""
     config = replace(
         Config(),
         source_block_bytes=data.draw(st.integers(1, 40), "block"),
@@ -105,24 +110,29 @@ def cut_and_read(
             )
         ]
     good = [row for frame in frames for row in good_part(frame).rows()]
-    bad = [at for frame in frames for at in bad_part(frame)["offset"]]
+    bad = [
+        place
+        for frame in frames
+        for place in bad_part(frame).select("line", "offset").iter_rows()
+    ]
     return good, bad
 
 
-def line_by_line(content: bytes, line_format: LineFormat) -> tuple[Rows, list[int]]:
+def line_by_line(content: bytes, line_format: LineFormat) -> tuple[Rows, Places]:
     """Say in the plainest way what the rows of a file are."""
     good: Rows = []
-    bad: list[int] = []
+    bad: Places = []
     at = 0
     lines = content.split(b"\n")
-    for line in [line + b"\n" for line in lines[:-1]] + [lines[-1]] * bool(lines[-1]):
+    lines = [line + b"\n" for line in lines[:-1]] + [lines[-1]] * bool(lines[-1])
+    for number, line in enumerate(lines, 1):
         record = line.removeprefix(b"\xef\xbb\xbf") if at == 0 else line
-        is_row = record.strip(b"\r\n") or len(line_format.schema) == 1
+        is_row = record.strip(b"\r\n") or line_format in BLANK_LINES_ARE_ROWS
         if record and is_row and not (record.isspace() and is_json(line_format)):
             try:
                 good += line_format.parse(record).rows()
             except MalformedError:
-                bad.append(at + len(line) - len(record))
+                bad.append((number, at + len(line) - len(record)))
         at += len(line)
     return good, bad
 

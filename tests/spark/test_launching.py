@@ -14,10 +14,10 @@ import psutil
 import pytest
 from tests.spark.driving import eventually, is_gone, run_driver
 
+from millstream.testing.standalone import StandaloneCluster
+
 if TYPE_CHECKING:
     import subprocess
-
-    from millstream.testing.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -143,6 +143,23 @@ def test_executors_that_lack_millstream_get_it_and_open_ports_are_refused(
         assert "spark.authenticate=true, or pass insecure=True" in answer["refusal"]
 
 
+def test_a_flow_runs_where_spark_authenticates_its_own_connections() -> None:
+    """On a local master and on a cluster, which may then listen on an open address."""
+    secret = {"spark.authenticate": "true", "spark.authenticate.secret": "s3cr3t"}
+    with StandaloneCluster(workers=1, cores=2, settings=secret) as cluster:
+        answer = answer_of(
+            run_driver(
+                PROGRAMS / "authenticated.py",
+                cluster.master,
+                open_address() or "127.0.0.1",
+                json.dumps(secret),
+            )
+        )
+
+    sums = {str(key): sum(range(key, 1000, 3)) for key in range(3)}
+    assert answer == {"local": sums, "cluster": sums, "stream": 20}
+
+
 def test_a_flow_runs_and_is_cancelled_on_spark_connect() -> None:
     """Without a SparkContext, tags take the place of job groups."""
     pytest.importorskip("grpc_status", reason="needs the 'connect' extra (grpcio)")
@@ -152,6 +169,8 @@ def test_a_flow_runs_and_is_cancelled_on_spark_connect() -> None:
     assert answer["session"] == "pyspark.sql.connect.session"
     assert answer["counts"] == [[0, 34], [1, 33], [2, 33]]
     assert answer["workers"] == 2
+    assert answer["table"] == sum(range(100))
+    assert answer["first"] == 20
     assert "cancelled" in answer["cancelled"]
     assert answer["count"] == 10
     eventually(lambda: is_gone(answer["pid"]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from millstream.errors import UsageError
+from millstream.launch.slots import workers_beside
 from millstream.launch.sparkwords import first_words, local_slots, spark_reason
 
 LOST_EXECUTOR = (
@@ -71,3 +73,30 @@ def test_slots_of_a_local_master_are_in_its_name(
 def test_a_local_cluster_is_a_cluster() -> None:
     """Its executors are JVMs of their own, whatever its name begins with."""
     assert local_slots("local-cluster[2,1,1024]") is None
+
+
+@pytest.mark.parametrize(
+    ("workers", "slots", "busy", "started"),
+    [(None, 4, 0, 3), (None, 4, 2, 1), (3, 4, 0, 3), (1, 4, 2, 1)],
+)
+def test_what_runs_beside_the_workers_gets_its_slot_first(
+    workers: int | None, slots: int, busy: int, started: int
+) -> None:
+    """By default the workers take what is left."""
+    assert workers_beside(workers, 1, slots, busy) == started
+
+
+@pytest.mark.parametrize(
+    ("workers", "slots", "busy", "advice"),
+    [
+        (4, 4, 0, r"has 4; ask for 3 workers, or give it 5 slots, .*local\[5\]"),
+        (None, 1, 0, r"has 1; give it 2 slots, .*local\[2\]"),
+        (2, 4, 2, r"has 4, 2 of them taken by other jobs; ask for 1 workers"),
+    ],
+)
+def test_too_few_slots_for_a_stream_are_refused_with_the_fix(
+    workers: int | None, slots: int, busy: int, advice: str
+) -> None:
+    """What, how many, and what to set."""
+    with pytest.raises(UsageError, match=advice):
+        workers_beside(workers, 1, slots, busy)

@@ -30,6 +30,7 @@ from millstream.plan.stages import plan_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from datetime import timedelta
     from pathlib import Path
 
     import polars as pl
@@ -138,7 +139,8 @@ class Flow:
     ) -> Stream[str]:
         r"""Read the lines of text files; one big file is read by all workers.
 
-        `paths` may be a file, a directory, a glob pattern, or a list of these.
+        `paths` may be a file, a directory, a glob pattern, or a list of these; each of
+        them may be a URL that fsspec knows, such as ``s3://bucket/books/*.txt``.
 
         Examples
         --------
@@ -193,7 +195,8 @@ class Flow:
         Parameters
         ----------
         paths
-            A file, a directory, a glob pattern, or a list of these.
+            A file, a directory, a glob pattern, or a list of these; each of them may be a
+            URL that fsspec knows, such as ``s3://bucket/sales/*.csv``.
         schema
             Names and Polars types of the columns.  By default they are inferred from
             the first 64 KiB and then hold for all rows of all files.
@@ -206,8 +209,8 @@ class Flow:
             Otherwise a newline always ends a row.
         max_bad_rows
             Rows that do not fit the schema fail the job when there are more of them in
-            all files; up to that they are left out, and ``bad_rows`` of the result has
-            them.
+            all files, whichever workers read them; up to that they are left out, and
+            ``bad_rows`` of the result has them, with file and line.
 
         Examples
         --------
@@ -218,7 +221,7 @@ class Flow:
         ...     flow = ms.Flow("read_csv")
         ...     schema = {"n": pl.Int64, "s": pl.String}
         ...     frame = flow.read_csv(f"{folder}/*.csv", schema=schema, max_bad_rows=1)
-        ...     rows, bad = frame.collect(), frame.bad_rows.select("line").collect()
+        ...     rows, bad = frame.collect(), frame.bad_rows.select("text").collect()
         ...     _ = flow.run(on="local")
         >>> rows.result().rows(), bad.result().rows()
         ([(1, 'a'), (3, 'c')], [('two,b',)])
@@ -337,18 +340,39 @@ class Flow:
         """
         from millstream.api.frame_spark import frame_from_spark  # noqa: PLC0415
 
-        return frame_from_spark(self, "from_spark", frame, staging, name)
+        return frame_from_spark(self, frame, staging, name)
 
     def from_spark_stream(
-        self, frame: Any, *, staging: str | None = None, name: str | None = None
+        self,
+        frame: Any,
+        *,
+        trigger: str | timedelta | None = None,
+        staging: str | None = None,
+        name: str | None = None,
     ) -> Frame:
-        """Read all that the source of a streaming Spark DataFrame has when the job starts.
+        """Read a streaming Spark DataFrame: what is there now, or all that ever comes.
 
-        Staged as `from_spark` does it, with the trigger ``availableNow``.
+        Without a `trigger` its source is read as far as it goes when the job starts, in
+        Spark's ``availableNow`` way: the input is bounded, and staged as `from_spark`
+        does it.  With one, a streaming query runs beside the workers for as long as the
+        job does; it needs a task slot of its own.
+
+        Parameters
+        ----------
+        frame
+            A DataFrame made by ``spark.readStream``.
+        trigger
+            Time between the starts of two micro-batches, such as ``"1s"``; ``"0s"``
+            starts the next one at once.
+        staging
+            Directory for the micro-batches that the driver and all executors share; a
+            temporary one of this machine by default.  They are removed with the job.
+        name
+            What messages and plans call it.
         """
-        from millstream.api.frame_spark import frame_from_spark  # noqa: PLC0415
+        from millstream.api.frame_spark import frame_from_spark_stream  # noqa: PLC0415
 
-        return frame_from_spark(self, "from_spark_stream", frame, staging, name)
+        return frame_from_spark_stream(self, frame, trigger, staging, name)
 
     def read(self, source: Source[T], *, name: str | None = None) -> Stream[T]:
         """Read a source of your own; see `millstream.connectors.base`.

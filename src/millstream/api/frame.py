@@ -13,36 +13,60 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from millstream.api.building import (
-    checked_count,
-    checked_function,
-    located,
-    user_location,
-)
-from millstream.api.frame_aggregates import GroupedFrame, checked_keys
+from millstream.api.building import checked_count, located, user_location
+from millstream.api.frame_aggregates import GroupedFrame
+from millstream.api.frame_columns import ColumnVerbs
 from millstream.api.frame_io import FrameSinkVerbs
+from millstream.api.frame_joining import join_spec
+from millstream.api.frame_keys import group_keys
 from millstream.api.handles import ResultHandle
-from millstream.api.rowwise import checked_query
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
 from millstream.plan import nodes
-from millstream.plan.grouping import Columns
+from millstream.plan.grouping import Broadcast, Columns
+from millstream.state.kernels.columns import KeyColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from polars._typing import IntoExpr
 
     from millstream.api.flow import Flow
     from millstream.api.stream import Stream
-    from millstream.plan.nodes import Node, Spec
+    from millstream.plan.nodes import Node
 
 __all__ = ["Frame"]
 
-Query = "Callable[[pl.LazyFrame], pl.LazyFrame]"
+_ELSEWHERE = {
+    "bottom_k": "use .sort(...).limit(...)",
+    "count": "use .group_by(...).agg(pl.len())",
+    "describe": "aggregate what you need with .group_by(...).agg(...)",
+    "group_by_dynamic": (
+        "group by a truncated time, .group_by(pl.col(...).dt.truncate('1d').alias('day'))"
+    ),
+    "interpolate": "use .to_rows().key_by(...).map_with_state(...)",
+    "join_asof": "key both by .to_rows().key_by(...) and use .process(...)",
+    "join_where": "use .join(...) on equal columns, and .filter(...) after it",
+    "lazy": "it is lazy already",
+    "max": "use .group_by(...).agg(pl.all().max())",
+    "mean": "use .group_by(...).agg(pl.all().mean())",
+    "min": "use .group_by(...).agg(pl.all().min())",
+    "pivot": "use .group_by(...).agg(...) with one filtered aggregate for each column",
+    "reverse": "use .sort(..., descending=True)",
+    "rolling": "use .to_rows().key_by(...).map_with_state(...)",
+    "sample": "use .filter(pl.col(...).hash() % 10 == 0) for one row of ten",
+    "shift": "use .to_rows().key_by(...).map_with_state(...)",
+    "slice": "use .limit(...) for the first rows",
+    "sum": "use .group_by(...).agg(pl.all().sum())",
+    "tail": "use .sort(..., descending=True).limit(...)",
+    "top_k": "use .sort(..., descending=True).limit(...)",
+    "with_row_count": "use a column that tells rows apart, or .hash() of several",
+    "with_row_index": "use a column that tells rows apart, or .hash() of several",
+}
+"""Verbs of Polars that see all rows at once, or their order, and what to use."""
 
 
-class Frame(FrameSinkVerbs):
+class Frame(ColumnVerbs, FrameSinkVerbs):
     """A dataset of rows with named, typed columns."""
 
     def __init__(self, flow: Flow, node: Node, schema: pl.Schema) -> None:
@@ -50,87 +74,17 @@ class Frame(FrameSinkVerbs):
         self._flow = flow
         self._node = node
 
-    # Row by row
-
-    def select(
-        self, *exprs: IntoExpr, name: str | None = None, **named: IntoExpr
-    ) -> Frame:
-        """Keep or compute columns, row by row; as `polars.LazyFrame.select`.
-
-        moves data: no · state: none · waits for the end: no
-
-        Examples
-        --------
-        >>> import millstream as ms, polars as pl
-        >>> flow = ms.Flow("select")
-        >>> prices = flow.from_frame(pl.DataFrame({"net": [10, 20]}))
-        >>> gross = prices.select(gross=pl.col("net") * 1.2).collect()
-        >>> _ = flow.run(on="local")
-        >>> gross.result()["gross"].to_list()
-        [12.0, 24.0]
-        """
-        return self._query("select", lambda f: f.select(*exprs, **named), name)
-
-    def with_columns(
-        self, *exprs: IntoExpr, name: str | None = None, **named: IntoExpr
-    ) -> Frame:
-        """Add or replace columns, row by row; as `polars.LazyFrame.with_columns`.
-
-        moves data: no · state: none · waits for the end: no
-        """
-        make = lambda f: f.with_columns(*exprs, **named)  # noqa: E731 - a query
-        return self._query("with_columns", make, name)
-
-    def filter(self, *predicates: Any, name: str | None = None) -> Frame:
-        """Keep the rows for which the predicates are true.
-
-        moves data: no · state: none · waits for the end: no
-        """
-        return self._query("filter", lambda f: f.filter(*predicates), name)
-
-    def drop(self, *columns: str, name: str | None = None) -> Frame:
-        """Leave columns out.
-
-        moves data: no · state: none · waits for the end: no
-        """
-        return self._query("drop", lambda f: f.drop(*columns), name)
-
-    def rename(self, mapping: dict[str, str], *, name: str | None = None) -> Frame:
-        """Give columns other names.
-
-        moves data: no · state: none · waits for the end: no
-        """
-        return self._query("rename", lambda f: f.rename(mapping), name)
-
-    def explode(self, *columns: str, name: str | None = None) -> Frame:
-        """Turn every item of the list columns into a row.
-
-        moves data: no · state: none · waits for the end: no
-        """
-        return self._query("explode", lambda f: f.explode(*columns), name)
-
-    def map_batches(
-        self,
-        function: Callable[[pl.DataFrame], pl.DataFrame],
-        *,
-        schema: Any = None,
-        name: str | None = None,
-    ) -> Frame:
-        """Turn every batch, a data frame, into a data frame.
-
-        How rows are cut into batches is up to the engine.  `schema` is that of the
-        result, where it is not the same as before.
-
-        moves data: no · state: none · waits for the end: no
-        """
-        checked_function("map_batches", function)
-        after = self.schema if schema is None else pl.Schema(schema)
-        return self._then("map_batches", specs.MapFrames(function), name, after)
-
     # By key
 
-    def group_by(self, *keys: str, name: str | None = None) -> GroupedFrame:
-        """Bring rows with equal values in the key columns together; null is a key.
+    def group_by(
+        self,
+        *keys: str | pl.Expr | Sequence[str | pl.Expr],
+        name: str | None = None,
+        **named: IntoExpr,
+    ) -> GroupedFrame:
+        """Bring rows with equal keys together; null is a key.
+
+        A key is a column, or what an expression makes of a row.
 
         moves data: yes, or only partial aggregates · state: none · waits for the end: no
 
@@ -140,20 +94,69 @@ class Frame(FrameSinkVerbs):
         >>> flow = ms.Flow("count")
         >>> words = flow.from_frame(pl.DataFrame({"word": ["mill", "stream", "mill"]}))
         >>> counts = words.group_by("word").agg(pl.len()).collect()
+        >>> first = pl.col("word").str.head(1).alias("letter")
+        >>> letters = words.group_by(first).agg(pl.len()).collect()
         >>> _ = flow.run(on="local")
         >>> counts.result().sort("word").rows()
         [('mill', 2), ('stream', 1)]
+        >>> letters.result().sort("letter").rows()
+        [('m', 2), ('s', 1)]
         """
-        checked_keys(keys, self.schema)
+        by = group_keys(self.schema, keys, named)
+        rows = self._node.id
+        if computed := by.computed:
+            query = specs.Transform(lambda frame: frame.with_columns(**computed))
+            base = name or self._flow.plan.free_name("group_by")
+            made = self._flow.add(
+                "group_by", query, (rows,), name=f"{base}.keys", makes_frames=True
+            )
+            rows = made.id
         node = self._flow.add(
             "group_by",
             nodes.Regroup(),
-            (self._node.id,),
+            (rows,),
             name=name,
             makes_frames=True,
+            regroups=Columns(by.columns),
+        )
+        return GroupedFrame(self._flow, node, self.schema, by)
+
+    def unique(
+        self, subset: str | Sequence[str] | None = None, *, name: str | None = None
+    ) -> Frame:
+        """Keep one row, the first to arrive, of those that are equal.
+
+        Equal are rows with the same values in all columns, or in those of `subset`; null
+        equals null.  Which of them arrives first, if they came from many tasks, is not
+        defined.
+
+        moves data: yes, of every batch one row per key · state: all keys · waits: no
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("unique")
+        >>> words = flow.from_frame(pl.DataFrame({"word": ["mill", "stream", "mill"]}))
+        >>> different = words.unique().collect()
+        >>> _ = flow.run(on="local", workers=2)
+        >>> sorted(different.result()["word"])
+        ['mill', 'stream']
+        """
+        keys = _names(subset) if subset is not None else tuple(self.schema)
+        self._check_columns("unique", keys)
+        with located("unique"):
+            for key in keys:
+                KeyColumn.of(key, self.schema[key])
+        base = name or self._flow.plan.free_name("unique")
+        first = lambda f: f.unique(list(keys), keep="first", maintain_order=True)  # noqa: E731 - a query
+        in_batch = self._then(
+            "unique",
+            specs.Transform(first),
+            f"{base}.batch",
+            self.schema,
             regroups=Columns(keys),
         )
-        return GroupedFrame(self._flow, node, self.schema, keys)
+        return in_batch._then("unique", specs.UniqueFrame(keys), base, self.schema)  # noqa: SLF001 - same class
 
     # Crossing over, meeting, ending
 
@@ -194,6 +197,14 @@ class Frame(FrameSinkVerbs):
         checked_count("limit", "rows", rows, least=0)
         return self._then("limit", nodes.Limit(rows), name, self.schema, width=1)
 
+    def head(self, rows: int = 5, *, name: str | None = None) -> Frame:
+        """Keep the first `rows` rows; another name of `limit`.
+
+        moves data: yes, to one task · state: a number · waits for the end: no
+        """
+        checked_count("head", "rows", rows, least=0)
+        return self._then("head", nodes.Limit(rows), name, self.schema, width=1)
+
     def collect(self, *, name: str | None = None) -> ResultHandle[pl.DataFrame]:
         """Bring all rows to the driver as one data frame.
 
@@ -230,11 +241,13 @@ class Frame(FrameSinkVerbs):
     def sort(
         self,
         *by: str,
-        descending: bool | tuple[bool, ...] = False,
+        descending: bool | Sequence[bool] = False,
+        nulls_last: bool | Sequence[bool] = False,
         name: str | None = None,
     ) -> Frame:
         """Put all rows of a bounded frame in order, in one task; nulls come first.
 
+        Rows that do not fit into the task's memory (``sort_memory_bytes``) wait on disk.
         Followed by `limit`, only the first rows of every task travel.
 
         moves data: yes, to one task · state: all rows · waits for the end: yes
@@ -249,110 +262,70 @@ class Frame(FrameSinkVerbs):
         >>> top.result()["x"].to_list()
         [3, 2]
         """
+        if not by:
+            msg = f"`sort` at {user_location()} takes names of columns, got none"
+            raise UsageError(msg)
         self._check_columns("sort", by)
-        each = descending if isinstance(descending, tuple) else (descending,) * len(by)
-        spec = specs.SortFrame(by, each)
+        spec = specs.SortFrame(
+            by,
+            _for_each("descending", descending, len(by)),
+            _for_each("nulls_last", nulls_last, len(by)),
+        )
         return self._then("sort", spec, name, self.schema, width=1)
 
     def join(
         self,
-        other: pl.DataFrame,
-        on: str | list[str],
+        other: Frame | pl.DataFrame,
+        on: str | Sequence[str] | None = None,
         *,
         how: Literal["inner", "left", "semi", "anti"] = "inner",
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
         suffix: str = "_right",
+        nulls_equal: bool = False,
         name: str | None = None,
     ) -> Frame:
-        """Join every row with a static data frame, of which each task has a copy.
+        """Join every row with those of a smaller frame that have the same keys.
 
-        moves data: no, the data frame travels with the plan · state: none · waits: no
+        The smaller one is a frame of this flow or a static data frame; every task has
+        all of it (``join_right_bytes_max``).  Rows wait until a frame of the flow is
+        complete, so it must be bounded.
+
+        moves data: the right side, to all tasks · state: the right side · waits: for it
 
         Examples
         --------
         >>> import millstream as ms, polars as pl
         >>> flow = ms.Flow("join")
         >>> names = pl.DataFrame({"id": [1, 2], "name": ["ada", "bob"]})
-        >>> visits = flow.from_frame(pl.DataFrame({"id": [2, 3]}))
-        >>> known = visits.join(names, "id").collect()
+        >>> visits = flow.from_frame(pl.DataFrame({"id": [2, 3, 2]}))
+        >>> counts = visits.group_by("id").agg(pl.len().alias("visits"))
+        >>> known = visits.join(names, "id").join(counts, "id").collect()
         >>> _ = flow.run(on="local")
         >>> known.result().rows()
-        [(2, 'bob')]
+        [(2, 'bob', 2), (2, 'bob', 2)]
         """
-        if how not in ("inner", "left", "semi", "anti"):
-            msg = (
-                f"`join` at {user_location()} with a static frame can be inner, left, "
-                f"semi or anti, got {how!r}"
+        with located("join"):
+            keys = (on, left_on, right_on)
+            spec, schema = join_spec(
+                self, other, keys, how=how, suffix=suffix, nulls_equal=nulls_equal
             )
-            raise UsageError(msg)
-        right = other.lazy()
-
-        def query(frame: pl.LazyFrame) -> pl.LazyFrame:
-            return frame.join(
-                right, on=on, how=how, suffix=suffix, maintain_order="left_right"
-            )
-
-        return self._query("join", query, name)
-
-    def tokens(
-        self,
-        column: str,
-        *,
-        pattern: str = r"\w",
-        lower: bool = True,
-        name: str | None = None,
-    ) -> Frame:
-        """Cut a text column into tokens, one row each, at native speed.
-
-        A token is a longest run of characters of the class `pattern`, in lower case
-        unless told otherwise; the frame has that one column afterwards.
-
-        moves data: no · state: none · waits for the end: no
-
-        Examples
-        --------
-        >>> import millstream as ms, polars as pl
-        >>> flow = ms.Flow("tokens")
-        >>> lines = flow.from_frame(pl.DataFrame({"line": ["To be, or", "not"]}))
-        >>> words = lines.tokens("line").collect()
-        >>> _ = flow.run(on="local")
-        >>> words.result()["line"].to_list()
-        ['to', 'be', 'or', 'not']
-        """
-        from millstream.operators.tokenize import TokenClass  # noqa: PLC0415 - compiles
-
-        self._check_columns("tokens", (column,))
-        with located("tokens"):
-            kind = TokenClass(pattern, is_lower=lower)
-        spec = specs.Tokens(column, kind)
-        return self._then("tokens", spec, name, pl.Schema({column: pl.String}))
+        if isinstance(other, pl.DataFrame):
+            return self._then("join", specs.JoinStatic(spec, other), name, schema)
+        base = name or self._flow.plan.free_name("join")
+        right = self._flow.add(
+            "join",
+            nodes.Regroup(),
+            (other.as_input("join", self._flow),),
+            name=f"{base}.right",
+            makes_frames=True,
+            regroups=Broadcast(),
+        )
+        inputs = (self._node.id, right.id)
+        node = self._flow.add("join", spec, inputs, name=base, makes_frames=True)
+        return Frame(self._flow, node, schema)
 
     # Inside
-
-    def _check_columns(self, verb: str, columns: tuple[str, ...]) -> None:
-        for column in columns:
-            if column not in self.schema:
-                msg = (
-                    f"`{verb}` at {user_location()} names the column {column!r}; the "
-                    f"columns here are {list(self.schema)}"
-                )
-                raise UsageError(msg)
-
-    def _query(self, verb: str, query: Any, name: str | None) -> Frame:
-        schema = checked_query(verb, query, self.schema)
-        return self._then(verb, specs.Transform(query), name, schema)
-
-    def _then(
-        self,
-        verb: str,
-        spec: Spec,
-        name: str | None,
-        schema: pl.Schema,
-        **attributes: Any,
-    ) -> Frame:
-        node = self._flow.add(
-            verb, spec, (self._node.id,), name=name, makes_frames=True, **attributes
-        )
-        return Frame(self._flow, node, schema)
 
     def as_input(self, verb: str, flow: Flow) -> int:
         """Return the id of its operator, for a verb that joins frames of one flow."""
@@ -366,3 +339,32 @@ class Frame(FrameSinkVerbs):
 
     def __repr__(self) -> str:
         return f"<Frame from {self._node.verb!r} at {self._node.location}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, verb: str) -> Any:
+            """Explain why a verb of Polars is not here."""
+            if verb not in _ELSEWHERE:
+                msg = f"a Frame has no verb {verb!r}"
+                raise AttributeError(msg)
+            msg = (
+                f"`{verb}` at {user_location()} needs all rows at once or in order, and a "
+                f"stream comes in batches cut anywhere; {_ELSEWHERE[verb]}"
+            )
+            raise UsageError(msg)
+
+
+def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+def _for_each(option: str, value: Any, count: int) -> tuple[bool, ...]:
+    """Return an option of `sort`, one or several truth values, for every column."""
+    each = (value,) * count if isinstance(value, bool) else tuple(value)
+    if len(each) != count:
+        msg = (
+            f"`sort` at {user_location()} takes one {option} for all columns or one for "
+            f"each of the {count}, got {len(each)}"
+        )
+        raise UsageError(msg)
+    return each

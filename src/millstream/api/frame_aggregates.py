@@ -16,12 +16,14 @@ import polars as pl
 from millstream.api.building import checked_function, located, user_location
 from millstream.api.rowwise import checked_query
 from millstream.errors import UsageError
-from millstream.operators.frame_parts import (
+from millstream.operators.frame_long_parts import (
     BinsPart,
-    ColumnPart,
     DistinctPart,
     LongPart,
     RegistersPart,
+)
+from millstream.operators.frame_parts import (
+    ColumnPart,
     UserFunctions,
     expression,
     part_in_columns,
@@ -30,7 +32,8 @@ from millstream.operators.frame_parts import (
 from millstream.operators.frame_table import FrameAggregation
 from millstream.plan import expressions
 from millstream.plan.expressions import Refused
-from millstream.plan.frames import AggregateFrame
+from millstream.plan.frames import AggregateFrame, Transform
+from millstream.plan.many_rows import group_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
     from millstream.api.flow import Flow
     from millstream.api.frame import Frame
+    from millstream.api.frame_keys import GroupKeys
     from millstream.plan.expressions import Part, Tree
     from millstream.plan.nodes import Node
 
@@ -48,7 +52,6 @@ __all__ = [
     "GroupedFrame",
     "approx_n_unique",
     "approx_quantile",
-    "checked_keys",
     "frame_aggregate",
 ]
 
@@ -73,7 +76,7 @@ class GroupedFrame:
     """A frame whose rows with equal keys are together; `agg` makes a row of each key."""
 
     def __init__(
-        self, flow: Flow, node: Node, schema: pl.Schema, keys: tuple[str, ...]
+        self, flow: Flow, node: Node, schema: pl.Schema, keys: GroupKeys
     ) -> None:
         self._flow = flow
         self._node = node
@@ -120,10 +123,21 @@ class GroupedFrame:
             name=name,
             makes_frames=True,
         )
+        renamed = self._keys.renamed
+        if renamed:
+            node = self._flow.add(
+                "agg",
+                Transform(lambda frame: frame.rename(renamed)),
+                (node.id,),
+                name=f"{node.name}.keys",
+                makes_frames=True,
+            )
         return Frame(self._flow, node, schema)
 
     def __repr__(self) -> str:
-        return f"<GroupedFrame by {', '.join(self._keys)} at {self._node.location}>"
+        return (
+            f"<GroupedFrame by {', '.join(self._keys.names)} at {self._node.location}>"
+        )
 
 
 def approx_n_unique(column: str | pl.Expr) -> pl.Expr:
@@ -193,18 +207,6 @@ def frame_aggregate(
     return FrameAggregate(values, values.meta.output_name(), kind, functions)
 
 
-def checked_keys(keys: tuple[str, ...], schema: pl.Schema) -> None:
-    """Refuse keys that are no columns, or none at all."""
-    wrong = [key for key in keys if key not in schema]
-    if wrong or not keys or len(set(keys)) < len(keys):
-        msg = (
-            f"`group_by` at {user_location()} takes the names of one or more different "
-            f"columns, got {', '.join(map(repr, keys)) or 'none'}; the columns here are "
-            f"{dict(schema)}"
-        )
-        raise UsageError(msg)
-
-
 def _column(column: str | pl.Expr) -> pl.Expr:
     return pl.col(column) if isinstance(column, str) else column
 
@@ -228,7 +230,7 @@ def _expression(value: Any) -> pl.Expr | FrameAggregate:
 class _Builder:
     """Takes expressions one by one and becomes a `FrameAggregation`."""
 
-    def __init__(self, schema: pl.Schema, keys: tuple[str, ...]) -> None:
+    def __init__(self, schema: pl.Schema, keys: GroupKeys) -> None:
         self._schema = schema
         self._keys = keys
         prefix = "part"
@@ -239,7 +241,7 @@ class _Builder:
         self._longs: dict[str, LongPart] = {}
         self._parts = pl.Schema()
         self._results: list[pl.Expr] = []
-        self._made = pl.Schema({key: schema[key] for key in keys})
+        self._made = pl.Schema(dict(zip(keys.names, keys.dtypes, strict=True)))
 
     def add(self, expr: pl.Expr | FrameAggregate) -> None:
         """Take one argument of `agg`."""
@@ -260,7 +262,7 @@ class _Builder:
     def aggregation(self) -> FrameAggregation:
         """Return what the operators need."""
         return FrameAggregation(
-            self._keys,
+            self._keys.columns,
             tuple(self._columns.values()),
             tuple(self._longs.values()),
             tuple(self._results),
@@ -279,21 +281,23 @@ class _Builder:
         """Return the columns that Polars would make of it."""
         rows = pl.LazyFrame(schema=self._schema)
         try:
-            made = rows.group_by(self._keys).agg(expr).collect_schema()
+            made = rows.group_by(self._keys.exprs).agg(expr).collect_schema()
         except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
             msg = (
                 f"{_first_line(error)}; the columns here are {dict(self._schema)}, the "
-                f"keys {', '.join(self._keys)}"
+                f"keys {', '.join(self._keys.names)}"
             )
             raise UsageError(msg) from None
-        return pl.Schema(list(made.items())[len(self._keys) :])
+        return pl.Schema(list(made.items())[len(self._keys.names) :])
 
     def _expanded(self, expr: pl.Expr, count: int) -> list[Any]:
         """Return an expression tree for every column the expression makes."""
         tree = _tree(expr)
         chosen = {}
         for number, selector in enumerate(expressions.selectors(tree)):
-            rows = pl.LazyFrame(schema=self._schema).drop(self._keys)
+            rows = pl.LazyFrame(schema=self._schema).drop(
+                self._keys.names, strict=False
+            )
             found = rows.select(expression(selector)).collect_schema()
             chosen[number] = found.names()
         trees = expressions.expanded(tree, chosen) if chosen else [tree]
@@ -310,7 +314,8 @@ class _Builder:
                 self._make_part(part, name)
 
     def _make_part(self, part: Part, name: str) -> None:
-        result = next(iter(self._schema_of(expression(part.tree)).values()))
+        made = self._schema_of(expression(part.tree).alias(name))
+        result = next(iter(made.values()))
         source = None
         if part.input is not None:
             source = self._checked_input(expression(part.input))
@@ -324,15 +329,19 @@ class _Builder:
         """Return the type of what is aggregated; refuse what is not row-wise."""
         if not expressions.has_aggregate(_tree(values)) and _is_separable(values):
             try:
-                found = checked_query("agg", lambda f: f.select(values), self._schema)
+                query = lambda f: f.select(values)  # noqa: E731 - a query
+                found = checked_query("agg", query, self._schema, (values,))
             except UsageError:
                 pass
             else:
                 return next(iter(found.values()))
+        instead = group_advice(_tree(values)) or (
+            "aggregate columns or what is computed from them row by row, use "
+            "ms.frame_aggregate(...) for functions of your own"
+        )
         msg = (
             f"{values} looks at several rows of a key, which may come in many batches; "
-            "aggregate columns or what is computed from them row by row, or "
-            f"{expressions.COLLECT}"
+            f"{instead}, or {expressions.COLLECT}"
         )
         raise Refused(msg)
 
@@ -354,9 +363,9 @@ class _Builder:
         raise Refused(msg)
 
     def _add_own(self, own: FrameAggregate) -> None:
-        self._schema_of(own.values)
-        dtype = self._checked_input(own.values)
         name = f"{self._split.prefix}.{len(self._made)}"
+        self._schema_of(own.values.alias(name))
+        dtype = self._checked_input(own.values)
         if isinstance(own.how, UserFunctions):
             made = user_part(name, own.values, own.how, own.dtype)
             self._columns[name] = made
@@ -368,7 +377,7 @@ class _Builder:
         self._result(pl.col(name), own.name, own.dtype)
 
     def _result(self, finish: pl.Expr, name: str, dtype: DataType) -> None:
-        if name in self._made:
+        if name in self._made or name in self._keys.columns:
             msg = f"two columns of the result are named {name!r}; rename one by .alias(...)"
             raise UsageError(msg)
         self._made[name] = dtype

@@ -29,7 +29,10 @@ __all__ = ["FrameSinkVerbs"]
 
 
 class FrameSinkVerbs:
-    """Verbs that end a frame in files: one part file per task, all visible at once."""
+    """Verbs that end a frame in files: one part file per task, visible when it is over.
+
+    A directory may be a URL that fsspec knows, such as ``s3://bucket/out``.
+    """
 
     schema: pl.Schema
     _flow: Flow

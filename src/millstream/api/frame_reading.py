@@ -49,9 +49,11 @@ class FileFrame(Frame):
 
     @property
     def bad_rows(self) -> Frame:
-        """The malformed rows: ``file``, ``offset`` of the first byte, ``line``, ``cause``.
+        """The malformed rows, each once, whichever workers read the files.
 
-        Only where the verb that reads was given a ``max_bad_rows`` above 0.
+        Columns are ``file``, ``line`` (its number, from 1; null beyond the first 4 GiB
+        of a file), ``offset`` (of the first byte), ``text`` (up to 64 KiB) and
+        ``cause``.  Only where the verb that reads was given a ``max_bad_rows`` above 0.
         """
         if self._bad is None:
             msg = (
@@ -130,19 +132,17 @@ def _read_lines(
     node = flow.add(verb, Read(source), (), name=name, makes_frames=True)
     if max_bad_rows == 0:
         return FileFrame(flow, node, source.schema)
-    good = _part(flow, node, "good", good_part)
-    bad = _part(flow, node, "bad", bad_part)
+    good = _part(flow, node, "good", MapFrames(good_part, "the same"))
+    bad = _part(flow, node, "bad", MapFrames(bad_part, "nothing"))
     budget = Write(BadRowBudget(max_bad_rows))
     flow.add(verb, budget, (bad.id,), name=f"{node.name}.budget", width=1)
     return FileFrame(flow, good, source.schema, Frame(flow, bad, BAD_SCHEMA))
 
 
-def _part(
-    flow: Flow, read: Node, what: str, function: Callable[[pl.DataFrame], pl.DataFrame]
-) -> Node:
+def _part(flow: Flow, read: Node, what: str, spec: MapFrames) -> Node:
     return flow.add(
         read.verb,
-        MapFrames(function),
+        spec,
         (read.id,),
         name=f"{read.name}.{what}",
         makes_frames=True,

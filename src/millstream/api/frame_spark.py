@@ -8,44 +8,81 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.api.building import located, user_location
 from millstream.api.frame import Frame
 from millstream.api.handles import ResultHandle
+from millstream.config import nanoseconds
 from millstream.connectors.parquet import ParquetSink
 from millstream.connectors.spark import (
     SparkSource,
     check_for_spark,
+    polars_schema,
     read_back,
+    started_stream,
     written_frame,
     written_stream,
 )
+from millstream.connectors.spark_stream import SparkStreamSource
 from millstream.errors import UsageError
 from millstream.plan.nodes import Read, Write
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from millstream.api.flow import Flow
 
-__all__ = ["frame_from_spark", "spark_from_frame"]
+__all__ = ["frame_from_spark", "frame_from_spark_stream", "spark_from_frame"]
 
 
 def frame_from_spark(
-    flow: Flow, verb: str, frame: Any, staging: str | None, name: str | None
+    flow: Flow, frame: Any, staging: str | None, name: str | None
 ) -> Frame:
-    """Carry out `Flow.from_spark` and `Flow.from_spark_stream`."""
-    is_stream = verb == "from_spark_stream"
-    if getattr(frame, "isStreaming", None) is not is_stream:
-        other = "from_spark" if is_stream else "from_spark_stream"
+    """Carry out `Flow.from_spark`."""
+    verb = "from_spark"
+    _check_kind(verb, frame, is_streaming=False)
+    with located(verb):
+        source = SparkSource(written_frame(frame), frame.schema, staging)
+    return _added(flow, verb, source, name)
+
+
+def frame_from_spark_stream(
+    flow: Flow,
+    frame: Any,
+    trigger: str | timedelta | None,
+    staging: str | None,
+    name: str | None,
+) -> Frame:
+    """Carry out `Flow.from_spark_stream`."""
+    verb = "from_spark_stream"
+    _check_kind(verb, frame, is_streaming=True)
+    with located(verb):
+        if trigger is None:
+            staged = SparkSource(written_stream(frame), frame.schema, staging)
+            return _added(flow, verb, staged, name)
+        start = started_stream(frame, nanoseconds(trigger) // 1_000_000, flow.name)
+        source = SparkStreamSource(start, polars_schema(frame.schema), staging)
+    return _added(flow, verb, source, name)
+
+
+def _check_kind(verb: str, frame: Any, *, is_streaming: bool) -> None:
+    if getattr(frame, "isStreaming", None) is not is_streaming:
+        wanted, other = (
+            ("streaming", "from_spark")
+            if is_streaming
+            else ("bounded", "from_spark_stream")
+        )
         msg = (
-            f"`{verb}` at {user_location()} takes a {'streaming' if is_stream else 'bounded'}"
-            f" Spark DataFrame, got {type(frame).__name__}; for the other kind use `{other}`"
+            f"`{verb}` at {user_location()} takes a {wanted} Spark DataFrame, got "
+            f"{type(frame).__name__}; for the other kind use `{other}`"
         )
         raise UsageError(msg)
-    write = written_stream(frame) if is_stream else written_frame(frame)
-    with located(verb):
-        source = SparkSource(write, frame.schema, staging)
+
+
+def _added(
+    flow: Flow, verb: str, source: SparkSource | SparkStreamSource, name: str | None
+) -> Frame:
     node = flow.add(verb, Read(source), (), name=name, makes_frames=True)
     return Frame(flow, node, source.schema)
 
@@ -57,11 +94,11 @@ def spark_from_frame(
     with located("to_spark"):
         check_for_spark(frame.schema)
         directory = path or tempfile.mkdtemp(prefix="millstream-spark-")
-        rows = str(Path(directory) / "rows")
+        rows = f"{directory.rstrip('/')}/rows"
         sink = ParquetSink(rows, frame.schema, overwrite=True)
     node = flow.add("to_spark", Write(sink), (node_id,), name=name)
     handle: ResultHandle[Any] = ResultHandle(
-        flow, node.id, node.name, lambda _rows: read_back(rows)
+        flow, node.id, node.name, lambda _rows: read_back(rows, frame.schema)
     )
     if path is None:
         weakref.finalize(flow, shutil.rmtree, directory, ignore_errors=True)

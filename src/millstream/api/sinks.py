@@ -110,7 +110,8 @@ class SinkVerbs(Generic[T_co]):
     ) -> None:
         r"""Write rows, which must be text, as lines; one file per task.
 
-        Files appear in the directory when the job has succeeded, never before.
+        Files appear in the directory, which may be a URL such as ``s3://bucket/out``,
+        when the job has succeeded, never before.
 
         moves data: no · state: none
 

@@ -34,8 +34,17 @@ __all__ = [
 BAD_COLUMN = "millstream.bad_row"
 
 BAD_SCHEMA = pl.Schema(
-    {"file": pl.String, "offset": pl.Int64, "line": pl.String, "cause": pl.String}
+    {
+        "file": pl.String,
+        "line": pl.Int64,
+        "offset": pl.Int64,
+        "text": pl.String,
+        "cause": pl.String,
+    }
 )
+
+_SHOWN_MAX = 200
+"""Characters of a row's text that a message shows."""
 
 _MARK = pl.Struct(dict(BAD_SCHEMA))
 
@@ -46,16 +55,36 @@ class MalformedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that could not be read: its file, first byte, text cut short, and cause."""
+    """A row that could not be read.
+
+    Attributes
+    ----------
+    file
+        Path or URL.
+    line
+        Number of the row's first line in the file, from 1; None far into a huge file.
+    offset
+        The row's first byte in the file.
+    text
+        The row as it stands there, of a very long one the beginning.
+    cause
+        What is wrong with it.
+    """
 
     file: str
+    line: int | None
     offset: int
-    line: str
+    text: str
     cause: str
 
     def __str__(self) -> str:
-        """Return where the row is and what is wrong with it."""
-        return f"byte {self.offset} of {self.file} ({self.cause}): {self.line!r}"
+        """Return where the row is, what is wrong with it, and what it looks like."""
+        at = f"byte {self.offset}"
+        place = f"the line at {at}" if self.line is None else f"line {self.line} ({at})"
+        text = self.text
+        if len(text) > _SHOWN_MAX:
+            text = f"{text[:_SHOWN_MAX]}…"
+        return f"{place} of {self.file} is malformed ({self.cause}): {text!r}"
 
 
 def marked(good: pl.DataFrame, bad: Sequence[BadRow]) -> pl.DataFrame:
@@ -84,7 +113,12 @@ def bad_part(frame: pl.DataFrame) -> pl.DataFrame:
 
 def too_many(budget: int, row: BadRow) -> ValueError:
     """Return the error that ends a job with more bad rows than it may have."""
-    msg = f"there are more than max_bad_rows={budget} malformed rows; the last is at {row}"
+    if budget:
+        msg = (
+            f"there are more than max_bad_rows={budget} malformed rows; the last: {row}"
+        )
+    else:
+        msg = f"{row}; correct it, or pass max_bad_rows= to skip such rows"
     return ValueError(msg)
 
 

@@ -6,10 +6,11 @@ but a quote that is left open at the end of a line makes the line malformed.  Wi
 
 Blank lines are no rows, except where there is one column, of which they are a null.  A
 row with too few or too many fields is malformed, and so is a value that does not fit its
-column's type.
+column's type, and a line that is not UTF-8.  Types of columns that nobody reads are not
+looked at.
 
-Polars parses whole blocks; what it lets pass (too few fields, open quotes) is found by
-counting, which costs next to nothing.
+Polars parses whole blocks; what it lets pass (too few fields, open quotes, and too many
+fields where it leaves some out) is found by counting, which costs next to nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from millstream.connectors.bad_rows import MalformedError
@@ -27,15 +29,16 @@ from millstream.connectors.files import EncodedSink
 from millstream.connectors.frame_files import (
     LineFormat,
     LineFrames,
-    line_files,
     lines_of,
     placed,
     sample,
 )
+from millstream.connectors.plain import line_files
 from millstream.errors import UsageError
+from millstream.state.kernels.loading import ready
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from millstream.connectors.paths import StrPath
 
@@ -95,38 +98,86 @@ class CsvDialect:
 
 
 class CsvFormat(LineFormat):
-    """Records of fields in a dialect, as rows of a schema."""
+    """Records of fields in a dialect, as rows of a schema.
 
-    def __init__(self, schema: pl.Schema, dialect: CsvDialect) -> None:
+    Parameters
+    ----------
+    schema
+        The columns of the file.
+    columns
+        Those of them to read; all by default.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        dialect: CsvDialect,
+        columns: Sequence[str] | None = None,
+    ) -> None:
         check_csv_schema(schema)
-        self.schema = schema
+        read = list(schema) if columns is None else [n for n in schema if n in columns]
+        self.schema = pl.Schema({name: schema[name] for name in read})
         self.is_splittable = not dialect.multiline
         self._dialect = dialect
-        self._texts = [
-            pl.col(name).cast(pl.String).str.join("")
-            for name, kind in schema.items()
-            if kind.base_type() in (pl.String, pl.Categorical, pl.Enum)
-        ]
+        self._whole = schema
+        self._fields = pl.Schema(
+            {name: self.schema.get(name, pl.String()) for name in schema}
+        )
+        self._places = [number for number, name in enumerate(schema) if name in read]
+
+    def reading(self, columns: Sequence[str]) -> CsvFormat:
+        """Return a format that parses only these columns."""
+        return CsvFormat(self._whole, self._dialect, columns)
 
     def parse(self, data: bytes) -> pl.DataFrame:
         if not data:
             return pl.DataFrame(schema=self.schema)
         if not data.endswith(b"\n"):
             data += b"\n"
+        row_count = self._regular_rows(data)
+        if row_count is not None:
+            frame = self._read(data)
+            if frame.height == row_count:
+                return frame
+        return self._checked(data)
+
+    def _regular_rows(self, data: bytes) -> int | None:
+        """Return the number of rows if every line plainly has all fields."""
+        kernels = ready("fields") if self.is_splittable else None
+        if kernels is None:
+            return None
+        dialect, records = self._dialect, np.frombuffer(data, np.uint8)
+        quote = ord(dialect.quote or "\0")
+        row_count: int = kernels.regular_rows(
+            records,
+            ord(dialect.separator),
+            quote,
+            int(dialect.quote is not None),
+            len(self._fields),
+        )
+        return None if row_count < 0 else row_count
+
+    def _checked(self, data: bytes) -> pl.DataFrame:
+        """Look at all fields, also those that are not read; return the rows."""
+        whole = self._read(data, is_whole=True)
+        self._check_lines(whole, data)
+        self._check_fields(whole, data)
+        return whole.select(self.schema.names())
+
+    def _read(self, data: bytes, *, is_whole: bool = False) -> pl.DataFrame:
+        """Let Polars parse the columns that are read, or all."""
         # Polars drops a byte order mark, which belongs to the text in mid-file.
         mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
         try:
-            frame = pl.read_csv(
+            return pl.read_csv(
                 mark + data,
                 has_header=False,
-                schema=self.schema,
+                schema=self._fields,
+                columns=None if is_whole else self._places,
                 **self._dialect.options,
             )
         except pl.exceptions.PolarsError as error:
             raise MalformedError(_cause(error)) from None
-        self._check_lines(frame, data)
-        self._check_fields(frame, data)
-        return frame
 
     def _check_lines(self, frame: pl.DataFrame, data: bytes) -> None:
         """Find records that Polars read over several lines."""
@@ -146,9 +197,14 @@ class CsvFormat(LineFormat):
             return
         separator = self._dialect.separator
         missing = frame.height * (frame.width - 1) - data.count(separator.encode())
-        if self._texts and self._has_quotes(data):
-            texts = frame.select(self._texts).row(0)
-            missing += sum(text.count(separator) for text in texts)
+        if self._has_quotes(data):
+            texts = [
+                pl.col(name).cast(pl.String).str.join("")
+                for name, kind in frame.schema.items()
+                if kind.base_type() in (pl.String, pl.Categorical, pl.Enum)
+            ]
+            joined = frame.select(texts).row(0) if texts else ()
+            missing += sum(text.count(separator) for text in joined)
         if missing:
             msg = f"it has fewer than {frame.width} fields"
             raise MalformedError(msg)
@@ -172,7 +228,7 @@ class CsvFormat(LineFormat):
 
     def records(self, data: bytes) -> list[tuple[int, bytes]]:
         records = placed(self._dialect.record_ends(data))
-        if len(self.schema) == 1:
+        if len(self._fields) == 1:
             return records
         return [(at, record) for at, record in records if record.strip(b"\r\n")]
 
@@ -182,10 +238,10 @@ class CsvFormat(LineFormat):
             return mark
         header = self._dialect.record_ends(data[mark:])[0]
         names = header_names(path, header, self._dialect)
-        if names != list(self.schema):
+        if names != list(self._fields):
             msg = (
                 f"the header of {path} names the columns {names}, but the schema says "
-                f"{list(self.schema)}; read files of different layouts on their own"
+                f"{list(self._fields)}; read files of different layouts on their own"
             )
             raise ValueError(msg)
         return mark + len(header)

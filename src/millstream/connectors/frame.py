@@ -34,21 +34,23 @@ class DataFrameSource(Source["pl.DataFrame"]):
         ]
 
     def open(
-        self, split: Split, offset: int, config: Config
+        self,
+        split: Split,
+        offset: int,
+        config: Config,  # noqa: ARG002 - the batch size comes with `read`
     ) -> SourceReader[pl.DataFrame]:
         """Return a reader of the part from the `offset`-th of its rows on."""
         start, end = split.payload
-        return _FrameReader(self._frame[start:end], offset, config.frame_buffer.rows)
+        return _FrameReader(self._frame[start:end], offset)
 
 
 class _FrameReader(SourceReader["pl.DataFrame"]):
-    def __init__(self, frame: pl.DataFrame, offset: int, batch_rows: int) -> None:
+    def __init__(self, frame: pl.DataFrame, offset: int) -> None:
         self._frame = frame
         self._offset = offset
-        self._batch_rows = batch_rows
 
-    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]  # noqa: ARG002
-        batch = self._frame[self._offset : self._offset + self._batch_rows]
+    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]
+        batch = self._frame[self._offset : self._offset + rows]
         self._offset += batch.height
         return batch if batch.height else None
 

@@ -23,20 +23,21 @@ import polars as pl
 
 from millstream.connectors.bad_rows import BadRow, MalformedError, marked, too_many
 from millstream.connectors.base import Source, SourceReader, Split
-from millstream.connectors.paths import file_size, found_files, opened_file
+from millstream.connectors.line_numbers import LineNumbers
+from millstream.connectors.paths import file_size, opened_file
+from millstream.connectors.plain import check_plain
+from millstream.connectors.remote import shown
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from millstream.config import Config
-    from millstream.connectors.paths import StrPath
 
 __all__ = [
     "ByteRange",
     "LineFormat",
     "LineFrames",
-    "line_files",
     "lines_of",
     "placed",
     "sample",
@@ -49,7 +50,7 @@ _SPLIT_BYTES_MAX = 64 * _MIB
 _SPLITS_PER_TASK = 16
 """Enough for tasks that are ahead to have splits left that others have not begun."""
 
-_BLOCK_BYTES_MAX = 4 * _MIB
+_BLOCK_BYTES_MAX = 8 * _MIB
 """More bytes at once would let the other tasks of the worker wait for too long."""
 
 _FIRST_BLOCK = 16
@@ -59,12 +60,8 @@ _ROW_BYTES_GUESS = 16
 
 _SAMPLE_BYTES = 65_536
 _EMPTY_BLOCKS_PER_READ_MAX = 16
-_TEXT_MAX = 200
-
-_COUNTED_BYTES_MAX = 256 * _MIB
-"""Bytes searched for newlines to say the number of a bad line."""
-
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4", ".snappy")
+_TEXT_BYTES_MAX = 65_536
+"""What is kept of the text of a bad row."""
 
 
 class LineFormat(ABC):
@@ -77,6 +74,10 @@ class LineFormat(ABC):
     @abstractmethod
     def parse(self, data: bytes) -> pl.DataFrame:
         """Return the rows of whole records; raise `MalformedError` if one is bad."""
+
+    def reading(self, columns: Sequence[str]) -> LineFormat:  # noqa: ARG002 - may be
+        """Return a format that makes only these columns, or all if it cannot."""
+        return self
 
     def cut(self, data: bytes) -> int:
         """Return how many of the bytes are whole records."""
@@ -91,21 +92,15 @@ class LineFormat(ABC):
         return len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
 
 
-def line_files(verb: str, paths: StrPath | Iterable[StrPath]) -> list[str]:
-    """Return the files, and refuse those that cannot be cut at bytes."""
-    files = found_files(verb, paths)
-    for file in files:
-        if file.endswith(_COMPRESSED):
-            msg = f"{verb} cannot read the compressed file {file}; decompress it first"
-            raise UsageError(msg)
-    return files
-
-
 def sample(files: list[str]) -> tuple[str, bytes, bool]:
     """Return the first bytes of the first file that has any, and whether that is all."""
     for file in files:
-        with opened_file(file) as opened:
-            data = opened.read(_SAMPLE_BYTES)
+        try:
+            with opened_file(file) as opened:
+                data = opened.read(_SAMPLE_BYTES)
+            check_plain(file, data)
+        except (OSError, ValueError) as error:
+            raise UsageError(str(error)) from None
         if data:
             return file, data, len(data) < _SAMPLE_BYTES
     return files[0], b"", True
@@ -143,11 +138,21 @@ class LineFrames(Source[pl.DataFrame]):
         self._files = files
         self._format = line_format
         self._max_bad_rows = max_bad_rows
+        self._newlines: dict[str, dict[int, int]] = {}
+        self._pace = _Pace()
 
     @property
     def schema(self) -> pl.Schema:
         """Names and types of the columns of good rows."""
         return self._format.schema
+
+    def reading(self, columns: Sequence[str]) -> LineFrames:
+        """Return a source of the same records that reads only these columns."""
+        return LineFrames(
+            self._files,
+            self._format.reading(columns),
+            max_bad_rows=self._max_bad_rows,
+        )
 
     def splits(self, task_count: int) -> list[Split]:
         """Cut the files into ranges of about equal size; an empty file has none."""
@@ -155,7 +160,7 @@ class LineFrames(Source[pl.DataFrame]):
         wanted = sum(sizes.values()) // (_SPLITS_PER_TASK * task_count)
         split_bytes = min(max(wanted, _SPLIT_BYTES_MIN), _SPLIT_BYTES_MAX)
         return [
-            Split(f"{path}[{start}:{end}]", ByteRange(path, start, end, size))
+            Split(f"{shown(path)}[{start}:{end}]", ByteRange(path, start, end, size))
             for path, size in sizes.items()
             for start, end in pairwise(self._cuts(size, split_bytes))
         ]
@@ -170,9 +175,33 @@ class LineFrames(Source[pl.DataFrame]):
         self, split: Split, offset: int, config: Config
     ) -> SourceReader[pl.DataFrame]:
         """Return a reader of the records that begin in the range, from `offset` on."""
+        part: ByteRange = split.payload
+        newlines = self._newlines.setdefault(part.path, {})
         return _BlockReader(
-            split.payload, offset, self._format, self._max_bad_rows, config
+            part,
+            offset,
+            self._format,
+            config,
+            max_bad_rows=self._max_bad_rows,
+            newlines=newlines,
+            pace=self._pace,
         )
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How many bytes make a row, as far as it is known; all readers share it."""
+
+    row_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Records that were parsed at once: the rows, and where the bad records are."""
+
+    size: int
+    good: pl.DataFrame
+    bad: list[tuple[int, bytes, str]]
 
 
 class _BlockReader(SourceReader[pl.DataFrame]):
@@ -183,36 +212,47 @@ class _BlockReader(SourceReader[pl.DataFrame]):
         part: ByteRange,
         offset: int,
         line_format: LineFormat,
-        max_bad_rows: int,
         config: Config,
+        *,
+        max_bad_rows: int,
+        newlines: dict[int, int],
+        pace: _Pace,
     ) -> None:
         self._part = part
         self._format = line_format
         self._max_bad_rows = max_bad_rows
         self._bad_count = 0
         self._batch_rows = config.frame_buffer.rows
-        self._block_bytes_min = least = config.source_block_bytes
-        guess = self._batch_rows * _ROW_BYTES_GUESS
-        self._block_bytes = min(max(guess, least), _FIRST_BLOCK * least)
+        self._block_bytes_min = config.source_block_bytes
+        self._pace = pace
         self._record_bytes_max = config.frame_bytes_max
         # An offset up to `start` says only that nothing was read yet, so the first
         # record is still to be found; a later one is where a record begins.
         self._is_aligned = offset > part.start or part.start == 0
         self._offset = max(offset, part.start)
+        self._block: _Block | None = None
+        self._lines = LineNumbers(newlines, self._bytes)
         self._file = opened_file(part.path)
 
-    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]  # noqa: ARG002
-        """Return the rows of the next block, None behind the last."""
-        frame = None
+    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]
+        """Return the rows of the next block, None behind the last.
+
+        There are none as long as the lines before a bad row are being counted.
+        """
+        self._batch_rows = rows or self._batch_rows
         for _ in range(_EMPTY_BLOCKS_PER_READ_MAX):
             if not self._is_aligned:
                 self._align()
-            if self._offset >= self._part.end:
-                return None
-            frame = self._next_frame()
-            if frame.height:
+            if self._block is None:
+                if self._offset >= self._part.end:
+                    return None
+                self._block = self._next_block()
+            if self._block.bad and not self._lines.is_near(self._offset):
                 break
-        return frame
+            frame = self._taken(self._block)
+            if frame.height:
+                return frame
+        return self._framed(pl.DataFrame(schema=self._format.schema), [])
 
     @property
     def offset(self) -> int:
@@ -225,7 +265,7 @@ class _BlockReader(SourceReader[pl.DataFrame]):
         """Go to the first record that begins in the range, or to its end."""
         position = self._part.start - 1
         while position < self._part.end:
-            data = self._bytes(position, self._block_bytes)
+            data = self._bytes(position, self._block_bytes_min)
             newline = data.find(b"\n")
             if newline >= 0:
                 position += newline + 1
@@ -234,34 +274,53 @@ class _BlockReader(SourceReader[pl.DataFrame]):
         self._offset = min(position, self._part.end)
         self._is_aligned = True
 
-    def _next_frame(self) -> pl.DataFrame:
-        block = self._next_block()
+    def _next_block(self) -> _Block:
+        data = self._next_records()
         skipped = 0
         if self._offset == 0:
-            skipped = self._format.preamble(self._part.path, block)
-        good, bad = self._parsed(block[skipped:], self._offset + skipped)
-        self._offset += len(block)
-        if good.height:
-            wanted = self._batch_rows * len(block) // good.height
-            most = max(_BLOCK_BYTES_MAX, self._block_bytes_min)
-            self._block_bytes = min(max(wanted, self._block_bytes_min), most)
+            check_plain(self._part.path, data)
+            skipped = self._format.preamble(self._part.path, data)
+        good, bad = self._parsed(data[skipped:], self._offset + skipped)
+        return _Block(len(data), good, bad)
+
+    def _taken(self, block: _Block) -> pl.DataFrame:
+        """Go on behind a block; return its rows."""
+        frame = self._framed(block.good, [self._bad_row(*bad) for bad in block.bad])
+        self._offset += block.size
+        self._block = None
+        if block.good.height:
+            self._pace.row_bytes = block.size / block.good.height
+        return frame
+
+    @property
+    def _block_bytes(self) -> int:
+        """About how many bytes the rows of a batch have, within limits."""
+        least = self._block_bytes_min
+        row_bytes, most = self._pace.row_bytes, max(_BLOCK_BYTES_MAX, least)
+        if row_bytes is None:
+            row_bytes, most = _ROW_BYTES_GUESS, _FIRST_BLOCK * least
+        return min(max(round(self._batch_rows * row_bytes), least), most)
+
+    def _framed(self, good: pl.DataFrame, bad: list[BadRow]) -> pl.DataFrame:
         return marked(good, bad) if self._max_bad_rows else good
 
-    def _next_block(self) -> bytes:
+    def _next_records(self) -> bytes:
         """Return whole records from the offset on, at least one of them."""
-        wanted = self._block_bytes
+        inside = self._part.end - self._offset
         behind = self._block_bytes_min
+        # Blocks of about the same size, none of which is a mere remainder.
+        blocks = round(inside / self._block_bytes)
+        wanted = -(-inside // blocks) if blocks > 1 else inside + behind
         while True:
-            inside = self._part.end - self._offset
             data = self._bytes(self._offset, min(wanted, inside + behind))
             cut = self._cut(data)
             if cut:
                 return data[:cut]
             if len(data) >= self._record_bytes_max:
                 msg = (
-                    f"the record at byte {self._offset} of {self._part.path} has no end "
-                    f"within frame_bytes_max={self._record_bytes_max} bytes; look for a "
-                    "quote that is left open, or raise that setting"
+                    f"the record at byte {self._offset} of {shown(self._part.path)} has "
+                    f"no end within frame_bytes_max={self._record_bytes_max} bytes; "
+                    "look for a quote that is left open, or raise that setting"
                 )
                 raise ValueError(msg)
             wanted, behind = 2 * wanted, 2 * max(wanted, behind)
@@ -286,21 +345,23 @@ class _BlockReader(SourceReader[pl.DataFrame]):
             more = self._file.read(count - len(data))
             if not more:
                 msg = (
-                    f"{self._part.path} had {self._part.size} bytes when the flow was "
-                    f"planned and now ends at byte {position + len(data)}; a file must "
+                    f"{shown(self._part.path)} had {self._part.size} bytes when the flow "
+                    f"was planned and now ends at byte {position + len(data)}; a file must "
                     "not change while a flow reads it"
                 )
                 raise OSError(msg)
             data += more
         return data
 
-    def _parsed(self, data: bytes, at: int) -> tuple[pl.DataFrame, list[BadRow]]:
+    def _parsed(
+        self, data: bytes, at: int
+    ) -> tuple[pl.DataFrame, list[tuple[int, bytes, str]]]:
         """Return the good rows of whole records that begin at byte `at`, and the bad."""
         try:
             return self._format.parse(data), []
         except MalformedError:
             good = [pl.DataFrame(schema=self._format.schema)]
-            bad: list[BadRow] = []
+            bad: list[tuple[int, bytes, str]] = []
             records = [(at + begin, r) for begin, r in self._format.records(data)]
             self._salvage(records, good, bad)
             return pl.concat(good), bad
@@ -309,44 +370,34 @@ class _BlockReader(SourceReader[pl.DataFrame]):
         self,
         records: list[tuple[int, bytes]],
         good: list[pl.DataFrame],
-        bad: list[BadRow],
+        bad: list[tuple[int, bytes, str]],
     ) -> None:
+        """Part good from bad records, up to one bad one more than there may be."""
+        if self._bad_count + len(bad) > self._max_bad_rows:
+            return
         try:
             good.append(self._format.parse(b"".join(record for _, record in records)))
         except MalformedError as error:
             if len(records) == 1:
-                (at, record), *_ = records
-                bad.append(self._bad_row(at, record, str(error)))
+                bad.append((*records[0], str(error)))
                 return
             middle = len(records) // 2
             self._salvage(records[:middle], good, bad)
             self._salvage(records[middle:], good, bad)
 
     def _bad_row(self, at: int, record: bytes, cause: str) -> BadRow:
-        text = record[: 4 * _TEXT_MAX].decode("utf-8", "backslashreplace")
-        text = text.rstrip("\r\n")
-        if len(text) > _TEXT_MAX:
-            text = f"{text[:_TEXT_MAX]}…"
-        row = BadRow(self._part.path, at, text, cause)
-        if self._max_bad_rows == 0:
-            msg = (
-                f"{self._line(at)} of {row.file} is malformed ({cause}): {text!r}; "
-                "correct it, or pass max_bad_rows= to skip such rows"
-            )
-            raise ValueError(msg)
+        text = record[:_TEXT_BYTES_MAX].decode("utf-8", "backslashreplace")
+        row = BadRow(
+            file=shown(self._part.path),
+            line=self._lines.number(at),
+            offset=at,
+            text=text.rstrip("\r\n"),
+            cause=cause,
+        )
         self._bad_count += 1
         if self._bad_count > self._max_bad_rows:
             raise too_many(self._max_bad_rows, row)
         return row
-
-    def _line(self, at: int) -> str:
-        """Say which line begins at a byte; far into a file only the byte is said."""
-        if at > _COUNTED_BYTES_MAX:
-            return f"the line at byte {at}"
-        number = 1
-        for position in range(0, at, _MIB):
-            number += self._bytes(position, min(_MIB, at - position)).count(b"\n")
-        return f"line {number} (byte {at})"
 
 
 def lines_of(data: bytes) -> list[bytes]:

@@ -2,7 +2,8 @@
 
 Keys are columns: a missing key is a null, and keys that the schema does not name are
 left out.  Blank lines are no rows.  A line that is no JSON object, or has a value that
-does not fit its column's type, is malformed.
+does not fit its column's type, is malformed.  Values of columns that nobody reads are
+not looked at.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from millstream.connectors.files import EncodedSink
 from millstream.connectors.frame_files import (
     LineFormat,
     LineFrames,
-    line_files,
     lines_of,
     sample,
 )
+from millstream.connectors.plain import line_files
+from millstream.connectors.remote import shown
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from millstream.connectors.paths import StrPath
 
@@ -69,6 +71,12 @@ class JsonFormat(LineFormat):
                 )
                 raise UsageError(msg)
         self._read = pl.Schema(read)
+
+    def reading(self, columns: Sequence[str]) -> JsonFormat:
+        """Return a format that leaves out all keys but these."""
+        return JsonFormat(
+            pl.Schema({n: kind for n, kind in self.schema.items() if n in columns})
+        )
 
     def parse(self, data: bytes) -> pl.DataFrame:
         if not data.strip():
@@ -129,7 +137,15 @@ def _inferred(files: list[str]) -> pl.Schema:
             "schema from; pass schema="
         )
         raise UsageError(msg)
-    found = pl.read_ndjson(objects, infer_schema_length=None).schema
+    try:
+        found = pl.read_ndjson(objects, infer_schema_length=None).schema
+    except pl.exceptions.PolarsError as error:
+        cause = str(error).partition("\n")[0]
+        msg = (
+            f"read_jsonl cannot take a schema from the first lines of {shown(path)}, "
+            f"whose values have different types ({cause}); pass schema="
+        )
+        raise UsageError(msg) from None
     return pl.Schema({name: _without_null(kind) for name, kind in found.items()})
 
 

@@ -9,6 +9,7 @@ Arrow carries the types, so that a frame that was written comes back as it was.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,13 +20,14 @@ from pyarrow import parquet
 from millstream.connectors.base import Source, SourceReader, Split
 from millstream.connectors.files import DirectorySink, PartWriter
 from millstream.connectors.paths import file_size, found_files, opened_file
+from millstream.connectors.remote import shown
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Sequence
 
     from millstream.config import Config
+    from millstream.connectors.output import Part
     from millstream.connectors.paths import StrPath
 
 __all__ = ["ParquetSink", "ParquetSource"]
@@ -41,6 +43,7 @@ _ROW_GROUP_ROWS = 131_072
 class _RowGroup:
     path: str
     number: int
+    rows: int
 
 
 class ParquetSource(Source[pl.DataFrame]):
@@ -76,12 +79,20 @@ class ParquetSource(Source[pl.DataFrame]):
             if wanted is None:
                 _check_same(other, found, first, self.schema)
 
+    def reading(self, columns: Sequence[str]) -> ParquetSource:
+        """Return a source of the same rows that reads only these columns."""
+        source = copy.copy(self)
+        source.schema = pl.Schema(
+            {name: kind for name, kind in self.schema.items() if name in columns}
+        )
+        return source
+
     def splits(self, task_count: int) -> list[Split]:  # noqa: ARG002
         """Return the row groups that have rows."""
         return [
-            Split(f"{path}[row group {number}]", _RowGroup(path, number))
+            Split(f"{shown(group.path)}[row group {group.number}]", group)
             for path in self._files
-            for number in _full_row_groups(path)
+            for group in _full_row_groups(path)
         ]
 
     def open(
@@ -103,6 +114,11 @@ class _RowGroupReader(SourceReader[pl.DataFrame]):
         self._offset = max(offset, first)
         self._skip = self._offset - first
         self._file = _opened(group.path)
+        try:
+            _check_unchanged(group, schema, self._file)
+        except BaseException:
+            self.close()
+            raise
         self._batches: Iterator[Any] = self._file.iter_batches(
             batch_rows, row_groups=[group.number], columns=list(schema)
         )
@@ -149,14 +165,14 @@ class ParquetSink(DirectorySink[pl.DataFrame]):
         self._schema = schema
         self._compression = compression
 
-    def _writer(self, part: Path) -> PartWriter[pl.DataFrame]:
+    def _writer(self, part: Part) -> PartWriter[pl.DataFrame]:
         return _ParquetWriter(part, self._schema, self._compression)
 
 
 class _ParquetWriter(PartWriter[pl.DataFrame]):
     """Gathers batches to row groups; a part without rows still has the schema."""
 
-    def __init__(self, part: Path, schema: pl.Schema, compression: str) -> None:
+    def __init__(self, part: Part, schema: pl.Schema, compression: str) -> None:
         super().__init__(part)
         self._schema = pl.DataFrame(schema=schema).to_arrow().schema
         self._parquet = parquet.ParquetWriter(
@@ -172,7 +188,7 @@ class _ParquetWriter(PartWriter[pl.DataFrame]):
             self._write_group()
 
     def close(self) -> None:
-        if not self._file.closed:
+        if self._is_open:
             self._write_group()
             self._parquet.close()
         super().close()
@@ -195,14 +211,14 @@ def _opened(path: str) -> Any:
 
 def _damaged(path: str, error: Exception) -> str:
     cause = str(error).partition("\n")[0].rstrip(".")
-    return f"{path} is no Parquet file, or is cut short or damaged ({cause})"
+    return f"{shown(path)} is no Parquet file, or is cut short or damaged ({cause})"
 
 
 def _schema(path: str) -> pl.Schema:
     """Return the names and types in a footer; in the driver."""
     try:
         file = _opened(path)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise UsageError(str(error)) from None
     try:
         return _frame(file.schema_arrow.empty_table()).schema
@@ -213,14 +229,35 @@ def _schema(path: str) -> pl.Schema:
         file.close(force=True)
 
 
-def _full_row_groups(path: str) -> list[int]:
+def _full_row_groups(path: str) -> list[_RowGroup]:
     file = _opened(path)
     try:
         footer = file.metadata
         counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
     finally:
         file.close(force=True)
-    return [number for number, count in enumerate(counts) if count]
+    return [_RowGroup(path, number, rows) for number, rows in enumerate(counts) if rows]
+
+
+def _check_unchanged(group: _RowGroup, schema: pl.Schema, file: Any) -> None:
+    """Refuse a file that is another one than when the flow was planned."""
+    footer = file.metadata
+    found = _frame(file.schema_arrow.empty_table()).schema
+    changed = next((name for name in schema if found.get(name) != schema[name]), None)
+    if changed is not None:
+        what = f"column {changed!r} was {schema[changed]} and is {found.get(changed)}"
+    elif footer.num_row_groups <= group.number:
+        what = f"it has {footer.num_row_groups} row groups and no number {group.number}"
+    elif footer.row_group(group.number).num_rows != group.rows:
+        rows = footer.row_group(group.number).num_rows
+        what = f"row group {group.number} had {group.rows} rows and has {rows}"
+    else:
+        return
+    msg = (
+        f"{shown(group.path)} has changed since the flow was planned ({what}); a file "
+        "must not change while a flow reads it"
+    )
+    raise ValueError(msg)
 
 
 def _chosen(path: str, schema: pl.Schema, columns: list[str] | None) -> pl.Schema:

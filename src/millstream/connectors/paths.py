@@ -1,25 +1,35 @@
 """Which files a path, a directory, a glob or a list of them names, and opening them.
 
-Local paths are the rule.  A URL such as ``s3://bucket/key`` goes through fsspec, if that
-is installed.  Nothing here knows what is in a file.
+Local paths are read plainly; ``file://`` names them too.  Any other URL is fsspec's
+(`millstream.connectors.remote`).  Nothing here knows what is in a file.
 """
 
 from __future__ import annotations
 
 import glob
-import importlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
+from millstream.connectors import remote
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["StrPath", "file_size", "found_files", "opened_file"]
+__all__ = ["StrPath", "file_size", "found_files", "local_path", "opened_file"]
 
 StrPath = str | os.PathLike[str]
+
+_LOCAL_SCHEMES = ("file://", "local://")
+
+
+def local_path(path: StrPath) -> str:
+    """Return a path as text, without the scheme of a URL of a local file."""
+    text = os.fspath(path)
+    for scheme in _LOCAL_SCHEMES:
+        text = text.removeprefix(scheme)
+    return text
 
 
 def found_files(verb: str, paths: StrPath | Iterable[StrPath]) -> list[str]:
@@ -32,35 +42,33 @@ def found_files(verb: str, paths: StrPath | Iterable[StrPath]) -> list[str]:
     if not patterns:
         msg = f"{verb} got an empty list of paths; name at least one file"
         raise UsageError(msg)
-    found = (file for pattern in patterns for file in _found(verb, os.fspath(pattern)))
+    found = (file for pattern in patterns for file in _found(verb, local_path(pattern)))
     return list(dict.fromkeys(found))
 
 
 def file_size(path: str) -> int:
     """Return the number of bytes in a file that was there a moment ago."""
+    if remote.is_url(path):
+        return remote.url_size(path)
     try:
-        if _is_url(path):
-            system, inner = _file_system(path)
-            return int(system.size(inner))
         return Path(path).stat().st_size
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
 def opened_file(path: str) -> BinaryIO:
-    """Open a file for reading; it reads no further ahead than it is asked to."""
+    """Open a file for reading; a local one reads no further than it is asked to."""
+    if remote.is_url(path):
+        return cast("BinaryIO", remote.opened_url(path))
     try:
-        if _is_url(path):
-            system, inner = _file_system(path)
-            return cast("BinaryIO", system.open(inner, "rb"))
         return cast("BinaryIO", Path(path).open("rb", buffering=0))
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
 def _found(verb: str, pattern: str) -> list[str]:
-    if _is_url(pattern):
-        return _found_remotely(verb, pattern)
+    if remote.is_url(pattern):
+        return remote.found_urls(verb, pattern)
     path = os.path.abspath(os.path.expanduser(pattern))  # noqa: PTH100, PTH111
     if os.path.isdir(path):  # noqa: PTH112
         files, looked_in = _files_below(path), path
@@ -75,43 +83,20 @@ def _found(verb: str, pattern: str) -> list[str]:
             "check the path, which is relative to the driver's working directory"
         )
         raise UsageError(msg)
+    for file in files:
+        _check_permission(verb, file)
     return files
 
 
-def _found_remotely(verb: str, pattern: str) -> list[str]:
-    try:
-        system, inner = _file_system(pattern)
-        if glob.has_magic(inner):
-            files = [file for file in system.glob(inner) if system.isfile(file)]
-        elif system.isdir(inner):
-            files = [
-                file for file in system.find(inner) if _is_shown_below(file, inner)
-            ]
-        else:
-            files = [inner] if system.exists(inner) else []
-    except UsageError:
-        raise
-    except Exception as error:
-        msg = f"{verb} cannot look for {pattern!r}: {error}"
-        raise UsageError(msg) from error
-    if not files:
-        msg = f"{verb} found no file for {pattern!r}; check the URL"
-        raise UsageError(msg)
-    return sorted(system.unstrip_protocol(file) for file in files)
-
-
-def _file_system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL and the path inside it."""
-    try:
-        url_to_fs = importlib.import_module("fsspec.core").url_to_fs
-    except ImportError:
+def _check_permission(verb: str, file: str) -> None:
+    if not os.access(
+        file, os.R_OK, effective_ids=os.access in os.supports_effective_ids
+    ):
         msg = (
-            f"reading {url!r} needs fsspec, which is not installed; install it with the "
-            "file system's own package, or name a local or mounted path"
+            f"{verb} has no permission to read {file}; give it to the user who runs the "
+            "driver and the workers"
         )
-        raise UsageError(msg) from None
-    system, inner = url_to_fs(url)
-    return system, inner
+        raise UsageError(msg)
 
 
 def _files_below(directory: str) -> list[str]:
@@ -120,11 +105,6 @@ def _files_below(directory: str) -> list[str]:
         subfolders[:] = [name for name in subfolders if _is_shown(name)]
         files += [str(Path(folder, name)) for name in names if _is_shown(name)]
     return files
-
-
-def _is_shown_below(file: str, directory: str) -> bool:
-    inner = file.removeprefix(directory.rstrip("/"))
-    return all(_is_shown(name) for name in inner.split("/") if name)
 
 
 def _is_shown(name: str) -> bool:
@@ -137,10 +117,6 @@ def _fixed_part(pattern: str) -> str:
     while glob.has_magic(str(folder)) or not folder.is_dir():
         folder = folder.parent
     return str(folder)
-
-
-def _is_url(path: str) -> bool:
-    return "://" in path
 
 
 def _unreadable(path: str, error: OSError) -> OSError:

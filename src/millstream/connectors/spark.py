@@ -3,26 +3,31 @@
 Workers hold Spark's task slots, so nothing of Spark may have to run while they do.  A
 DataFrame is therefore *staged*: computed by Spark before the workers start and written
 as Parquet, from which every task reads its row groups, as often as it must.  The way
-back is the same: the flow's output is Parquet, and a DataFrame reads it.
+back is the same: the flow's output is Parquet, and a DataFrame reads it.  Only a stream
+that goes on needs a slot beside the workers (`connectors.spark_stream`).
 
+Types are mapped by name, both ways; a type that is not in the tables here is refused.
 Beside `launch.spark` this is the only module that imports pyspark.
 """
 
 from __future__ import annotations
 
 import shutil
-import tempfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as spark_types
 
 from millstream.connectors.base import Source, SourceReader, Split
+from millstream.connectors.batch_lists import BatchDirectory
 from millstream.connectors.parquet import ParquetSource
-from millstream.errors import UsageError
+from millstream.connectors.spark_stream import new_staging, query_reason
+from millstream.errors import OperationalError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +39,7 @@ __all__ = [
     "check_for_spark",
     "polars_schema",
     "read_back",
+    "started_stream",
     "written_frame",
     "written_stream",
 ]
@@ -45,16 +51,40 @@ _PLAIN_TYPES: dict[type[Any], Any] = {
     spark_types.LongType: pl.Int64(),
     spark_types.FloatType: pl.Float32(),
     spark_types.DoubleType: pl.Float64(),
-    spark_types.StringType: pl.String(),
     spark_types.BooleanType: pl.Boolean(),
     spark_types.BinaryType: pl.Binary(),
     spark_types.DateType: pl.Date(),
     spark_types.TimestampType: pl.Datetime("us", "UTC"),
     spark_types.TimestampNTZType: pl.Datetime("us"),
+    spark_types.DayTimeIntervalType: pl.Duration("us"),
 }
 """A timestamp of Spark's is an instant; the zone in which it is shown is the session's."""
 
-_UNKNOWN_TO_SPARK = (pl.Time, pl.Duration, pl.Int128, pl.UInt128, pl.Null, pl.Object)
+_SPARK_TYPES: dict[Any, Any] = {
+    pl.Int8: spark_types.ByteType(),
+    pl.Int16: spark_types.ShortType(),
+    pl.Int32: spark_types.IntegerType(),
+    pl.Int64: spark_types.LongType(),
+    pl.UInt8: spark_types.ShortType(),
+    pl.UInt16: spark_types.IntegerType(),
+    pl.UInt32: spark_types.LongType(),
+    pl.UInt64: spark_types.DecimalType(20, 0),
+    pl.Float32: spark_types.FloatType(),
+    pl.Float64: spark_types.DoubleType(),
+    pl.String: spark_types.StringType(),
+    pl.Categorical: spark_types.StringType(),
+    pl.Enum: spark_types.StringType(),
+    pl.Boolean: spark_types.BooleanType(),
+    pl.Binary: spark_types.BinaryType(),
+    pl.Date: spark_types.DateType(),
+}
+"""Spark has no unsigned numbers; the next wider signed one holds them all."""
+
+_STAGING_SETTINGS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+"""Not the old 96-bit timestamps, nor the old calendar before 1582."""
 
 
 class SparkSource(Source[pl.DataFrame]):
@@ -75,10 +105,10 @@ class SparkSource(Source[pl.DataFrame]):
     is_bounded = True
 
     def __init__(
-        self, write: Callable[[str], None], schema: Any, staging: str | None = None
+        self, write: Callable[[Path], None], schema: Any, staging: str | None = None
     ) -> None:
         self.schema = polars_schema(schema)
-        self._write: Callable[[str], None] | None = write
+        self._write: Callable[[Path], None] | None = write
         self._staging = staging
         self._directory: str | None = None
         self._staged: ParquetSource | None = None
@@ -87,12 +117,20 @@ class SparkSource(Source[pl.DataFrame]):
         """Let Spark compute the rows, and return their row groups."""
         assert self._write is not None, "rows are staged in the driver"
         self.release()
-        self._directory = tempfile.mkdtemp(
-            prefix="millstream-staged-", dir=self._staging
-        )
+        self._directory = new_staging(self._staging)
         rows = Path(self._directory) / "rows"
-        self._write(str(rows))
-        self._staged = ParquetSource(rows)
+        try:
+            self._write(rows)
+        except PySparkException as error:
+            msg = (
+                f"Spark could not compute the rows to be read ({query_reason(str(error))}); "
+                "mend the DataFrame and run the flow again"
+            )
+            raise OperationalError(msg) from error
+        files = sorted(rows.glob("*.parquet"))
+        if not files:
+            return []
+        self._staged = ParquetSource(files)
         return self._staged.splits(task_count)
 
     def open(
@@ -100,7 +138,7 @@ class SparkSource(Source[pl.DataFrame]):
     ) -> SourceReader[pl.DataFrame]:
         """Return a reader of a row group of the staged rows."""
         assert self._staged is not None, "rows are staged before anybody reads them"
-        return self._staged.open(split, offset, config)
+        return _CastReader(self._staged.open(split, offset, config), self.schema)
 
     def release(self) -> None:
         """Remove the staged rows."""
@@ -113,63 +151,127 @@ class SparkSource(Source[pl.DataFrame]):
         return {**self.__dict__, "_write": None}
 
 
-def written_frame(frame: Any) -> Callable[[str], None]:
+class _CastReader(SourceReader[pl.DataFrame]):
+    """Gives columns the types that Parquet has no name for: Spark's intervals."""
+
+    def __init__(self, reader: SourceReader[pl.DataFrame], schema: pl.Schema) -> None:
+        self._reader = reader
+        self._types = dict(schema)
+
+    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]
+        frame: Any = self._reader.read(rows)
+        return None if frame is None else frame.cast(self._types)
+
+    @property
+    def offset(self) -> int:
+        return self._reader.offset
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def written_frame(frame: Any) -> Callable[[Path], None]:
     """Return what writes a Spark DataFrame as Parquet."""
 
-    def write(directory: str) -> None:
-        with _exact_instants(frame.sparkSession):
-            frame.write.parquet(directory)
+    def write(directory: Path) -> None:
+        with _exact_times(frame.sparkSession):
+            frame.write.parquet(_url(directory))
 
     return write
 
 
-def written_stream(stream: Any) -> Callable[[str], None]:
+def written_stream(stream: Any) -> Callable[[Path], None]:
     """Return what writes all that a streaming DataFrame's source has now."""
 
-    def write(directory: str) -> None:
-        with _exact_instants(stream.sparkSession):
+    def write(directory: Path) -> None:
+        with _exact_times(stream.sparkSession):
             query = (
                 stream.writeStream.format("parquet")
-                .option("checkpointLocation", f"{directory}-checkpoint")
+                .option("checkpointLocation", _url(f"{directory}-checkpoint"))
                 .trigger(availableNow=True)
-                .start(directory)
+                .start(_url(directory))
             )
             query.awaitTermination()
 
     return write
 
 
+def started_stream(
+    stream: Any, trigger_ms: int, name: str
+) -> Callable[[str, int], Any]:
+    """Return what starts a query that lists each micro-batch in a directory."""
+
+    def start(directory: str, part_count: int) -> Any:
+        token = Path(directory).name.rpartition("-")[2]
+        return (
+            stream.writeStream.queryName(f"{name}-{token}")
+            .foreachBatch(partial(_stage_batch, directory, part_count))
+            .option("checkpointLocation", _url(f"{directory}/checkpoint"))
+            .trigger(processingTime=f"{trigger_ms} milliseconds")
+            .start()
+        )
+
+    return start
+
+
+def _stage_batch(directory: str, part_count: int, frame: Any, batch: int) -> None:
+    """Write and list a micro-batch, unless that was done before Spark came back to it."""
+    staged = BatchDirectory(directory)
+    if staged.listed(batch) is not None or not staged.await_room(batch, part_count):
+        return
+    place = staged.new_place(batch)
+    written_frame(frame)(place)
+    staged.publish(batch, sorted(place.glob("*.parquet")))
+
+
+def _url(path: str | Path) -> str:
+    """Return a path as a URL, so that Spark takes it for a local one whatever it prefers."""
+    text = str(path)
+    return text if "://" in text else f"file://{Path(text).expanduser().absolute()}"
+
+
 @contextmanager
-def _exact_instants(session: Any) -> Iterator[None]:
-    """Let Spark write timestamps as microseconds, not in its old 96-bit form."""
-    key = "spark.sql.parquet.outputTimestampType"
-    before = session.conf.get(key)
-    session.conf.set(key, "TIMESTAMP_MICROS")
+def _exact_times(session: Any) -> Iterator[None]:
+    """Let Spark write times as they are."""
+    before = {key: session.conf.get(key) for key in _STAGING_SETTINGS}
+    _set_all(session, _STAGING_SETTINGS)
     try:
         yield
     finally:
-        session.conf.set(key, before)
+        _set_all(session, before)
+
+
+def _set_all(session: Any, settings: dict[str, str]) -> None:
+    for key, value in settings.items():
+        session.conf.set(key, value)
 
 
 def polars_schema(schema: Any) -> pl.Schema:
     """Return the Polars schema of a Spark schema; refuse types that would lose."""
-    return pl.Schema(
-        {
-            field.name: _polars_type(field.name, field.dataType)
-            for field in schema.fields
-        }
-    )
+    return pl.Schema(_polars_fields(schema, prefix=""))
+
+
+def _polars_fields(struct: Any, prefix: str) -> dict[str, Any]:
+    _check_names([f"{prefix}{field.name}" for field in struct.fields])
+    return {
+        field.name: _polars_type(f"{prefix}{field.name}", field.dataType)
+        for field in struct.fields
+    }
 
 
 def _polars_type(name: str, kind: Any) -> Any:
-    if isinstance(kind, spark_types.DecimalType):
-        return pl.Decimal(kind.precision, kind.scale)
-    if isinstance(kind, spark_types.ArrayType):
-        return pl.List(_polars_type(f"{name}[]", kind.elementType))
-    if isinstance(kind, spark_types.StructType):
-        return pl.Struct(
-            {f.name: _polars_type(f"{name}.{f.name}", f.dataType) for f in kind.fields}
-        )
+    match kind:
+        case spark_types.DecimalType():
+            return pl.Decimal(kind.precision, kind.scale)
+        case spark_types.ArrayType():
+            return pl.List(_polars_type(f"{name}[]", kind.elementType))
+        case spark_types.MapType():
+            key = _polars_type(f"{name}.key", kind.keyType)
+            return pl.Map(key, _polars_type(f"{name}.value", kind.valueType))
+        case spark_types.StructType() if kind.fields:
+            return pl.Struct(_polars_fields(kind, f"{name}."))
+        case spark_types.StringType() if kind == spark_types.StringType():
+            return pl.String()
     plain = _PLAIN_TYPES.get(type(kind))
     if plain is None:
         msg = (
@@ -182,29 +284,73 @@ def _polars_type(name: str, kind: Any) -> Any:
 
 def check_for_spark(schema: pl.Schema) -> None:
     """Refuse columns that Spark cannot read back from Parquet without loss."""
-    for name, dtype in schema.items():
-        _check_type(name, dtype)
+    _spark_schema(schema)
 
 
-def _check_type(name: str, dtype: Any) -> None:
-    if isinstance(dtype, pl.Struct):
-        for field in dtype.fields:
-            _check_type(f"{name}.{field.name}", field.dtype)
-    elif isinstance(dtype, pl.List | pl.Array):
-        _check_type(f"{name}[]", dtype.inner)
-    elif isinstance(dtype, _UNKNOWN_TO_SPARK) or (
-        isinstance(dtype, pl.Datetime) and dtype.time_unit == "ns"
-    ):
+def _spark_schema(schema: pl.Schema) -> Any:
+    return _struct(dict(schema), prefix="")
+
+
+def _struct(fields: dict[str, Any], prefix: str) -> Any:
+    _check_names([f"{prefix}{name}" for name in fields])
+    return spark_types.StructType(
+        [
+            spark_types.StructField(name, _spark_type(f"{prefix}{name}", dtype))
+            for name, dtype in fields.items()
+        ]
+    )
+
+
+def _spark_type(name: str, dtype: Any) -> Any:
+    match dtype:
+        case pl.List() | pl.Array():
+            return spark_types.ArrayType(_spark_type(f"{name}[]", dtype.inner))
+        case pl.Map():
+            key = _spark_type(f"{name}.key", dtype.key)
+            return spark_types.MapType(key, _spark_type(f"{name}.value", dtype.value))
+        case pl.Struct() if dtype.fields:
+            return _struct({f.name: f.dtype for f in dtype.fields}, f"{name}.")
+    plain = _plain_spark_type(dtype)
+    if plain is None:
         msg = (
             f"column {name!r} has the type {dtype}, which Spark cannot hold without "
-            "loss; cast it, for example to Int64, String or Datetime('us')"
+            "loss; cast it, for example to Int64, String, Datetime('us') or Duration('us')"
         )
+        raise UsageError(msg)
+    return plain
+
+
+def _plain_spark_type(dtype: Any) -> Any:
+    match dtype:
+        case pl.Decimal():
+            return spark_types.DecimalType(dtype.precision or 38, dtype.scale)
+        case pl.Datetime(time_unit="us" | "ms", time_zone=None):
+            return spark_types.TimestampNTZType()
+        case pl.Datetime(time_unit="us" | "ms"):
+            return spark_types.TimestampType()
+        case pl.Duration(time_unit="us"):
+            return spark_types.DayTimeIntervalType()
+    return _SPARK_TYPES.get(dtype.base_type())
+
+
+def _check_names(names: list[str]) -> None:
+    """Refuse a frame without columns, and names that Spark takes for one another."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            msg = (
+                f"the columns {seen[name.lower()]!r} and {name!r} have the same name for "
+                "Spark; rename one of them"
+            )
+            raise UsageError(msg)
+        seen[name.lower()] = name
+    if not names:
+        msg = "a frame without columns cannot be kept in Parquet; select at least one"
         raise UsageError(msg)
 
 
-def read_back(directory: str, session: Any = None) -> Any:
+def read_back(directory: str, schema: pl.Schema) -> Any:
     """Return a Spark DataFrame over Parquet that a job has committed."""
-    active = session or SparkSession.getActiveSession()
-    if active is None:
-        active = SparkSession.builder.getOrCreate()
-    return active.read.parquet(directory)
+    session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    reader = session.read.schema(_spark_schema(schema))
+    return reader.option("datetimeRebaseMode", "CORRECTED").parquet(_url(directory))

@@ -19,7 +19,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from millstream.connectors.base import Source, SourceReader, Split
-from millstream.connectors.paths import file_size, found_files, opened_file
+from millstream.connectors.paths import file_size, opened_file
+from millstream.connectors.plain import check_plain, line_files
+from millstream.connectors.remote import shown
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ class TextSource(Source[str]):
         errors: str = "strict",
     ) -> None:
         self._decoding = _decoding(encoding, errors)
-        self._files = found_files("read_text", paths)
+        self._files = line_files("read_text", paths)
 
     def splits(self, task_count: int) -> list[Split]:
         """Cut the files into ranges of about equal size; an empty file has none."""
@@ -97,27 +99,26 @@ class TextSource(Source[str]):
         wanted = sum(sizes.values()) // (_SPLITS_PER_TASK * task_count)
         split_bytes = min(max(wanted, _SPLIT_BYTES_MIN), _SPLIT_BYTES_MAX)
         return [
-            Split(f"{part.path}[{part.start}:{part.end}]", part)
+            Split(f"{shown(part.path)}[{part.start}:{part.end}]", part)
             for path, size in sizes.items()
             for part in _parts(path, size, split_bytes)
         ]
 
     def open(self, split: Split, offset: int, config: Config) -> SourceReader[str]:
         """Return a reader of the lines that begin in the range, from `offset` on."""
-        return _TextReader(
-            split.payload, offset, self._decoding, config.source_block_bytes
-        )
+        return _TextReader(split.payload, offset, self._decoding, config)
 
 
 class _TextReader(SourceReader[str]):
     """Reads the lines that begin in a byte range."""
 
     def __init__(
-        self, part: _ByteRange, offset: int, decoding: _Decoding, block_bytes: int
+        self, part: _ByteRange, offset: int, decoding: _Decoding, config: Config
     ) -> None:
         self._part = part
         self._decoding = decoding
-        self._block_bytes = block_bytes
+        self._block_bytes = config.source_block_bytes
+        self._line_bytes_max = config.frame_bytes_max
         # An offset up to `start` says only that nothing was read yet, so the first
         # line is still to be found; a later one is where a line begins.
         self._is_aligned = offset > part.start or part.start == 0
@@ -169,15 +170,23 @@ class _TextReader(SourceReader[str]):
         cut = newline + 1 if block else 0
         if block and not cut:
             self._pending.append(block)
+            self._check_length()
             return []
         self._pending.append(block[:cut])
         data = b"".join(self._pending)
         lines = self._decoded(data)
         self._offset += len(data)
         self._pending = [block[cut:]]
-        if not block:
-            self._offset = max(self._offset, self._part.end)
         return lines
+
+    def _check_length(self) -> None:
+        if self._position - self._offset > self._line_bytes_max:
+            msg = (
+                f"the line at byte {self._offset} of {shown(self._part.path)} has no "
+                f"end within frame_bytes_max={self._line_bytes_max} bytes; is it a text "
+                "file?  If so, raise that setting"
+            )
+            raise ValueError(msg)
 
     def _block(self, bytes_max: int) -> bytes:
         """Return bytes from the position on; none only at the end of the file."""
@@ -185,7 +194,7 @@ class _TextReader(SourceReader[str]):
         block = self._file.read(min(bytes_max, self._block_bytes))
         if not block and self._position < self._part.size:
             msg = (
-                f"{self._part.path} had {self._part.size} bytes when the flow was "
+                f"{shown(self._part.path)} had {self._part.size} bytes when the flow was "
                 f"planned and now ends at byte {self._position}; a file must not "
                 "change while a flow reads it"
             )
@@ -195,6 +204,8 @@ class _TextReader(SourceReader[str]):
     def _decoded(self, data: bytes) -> list[str]:
         """Return whole lines, the last of which may lack its line end."""
         at = self._offset
+        if at == 0:
+            check_plain(self._part.path, data)
         if at == 0 and self._decoding.has_bom and data.startswith(codecs.BOM_UTF8):
             at = len(codecs.BOM_UTF8)
             data = data[at:]
@@ -202,7 +213,7 @@ class _TextReader(SourceReader[str]):
             text = data.decode(self._decoding.encoding, self._decoding.errors)
         except UnicodeDecodeError as error:
             msg = (
-                f"byte {at + error.start} of {self._part.path} is not "
+                f"byte {at + error.start} of {shown(self._part.path)} is not "
                 f"{self._decoding.encoding} ({error.reason}); tell read_text the "
                 "file's encoding=, or errors='replace' to read on"
             )

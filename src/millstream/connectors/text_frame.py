@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from millstream.connectors.bad_rows import MalformedError
 from millstream.connectors.files import EncodedSink
-from millstream.connectors.frame_files import LineFormat, LineFrames, line_files
+from millstream.connectors.frame_files import LineFormat, LineFrames
+from millstream.connectors.plain import line_files
 from millstream.errors import UsageError
+from millstream.state.kernels import loading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import ModuleType
 
     from millstream.connectors.paths import StrPath
 
@@ -32,11 +37,27 @@ class TextFormat(LineFormat):
     schema = pl.Schema({LINE: pl.String})
 
     def parse(self, data: bytes) -> pl.DataFrame:
+        kernels = loading.ready("lines")
         try:
-            return pl.read_lines(data, name=LINE)
+            if kernels is None:
+                return pl.read_lines(data, name=LINE)
+            return pl.DataFrame([_lines(data, kernels).alias(LINE)])
         except pl.exceptions.PolarsError:
             msg = "it is not UTF-8"
             raise MalformedError(msg) from None
+
+
+def _lines(data: bytes, kernels: ModuleType) -> pl.Series:
+    """Return the lines as views into the data, which is not copied but checked."""
+    octets = np.frombuffer(data, dtype=np.uint8)
+    count = kernels.count_lines(octets)
+    views = np.empty(2 * count, dtype=np.uint64)
+    kernels.lines(octets, views)
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(data)]
+    array = pa.Array.from_buffers(pa.binary_view(), count, buffers, null_count=0)
+    lines = pl.from_arrow(array)
+    assert isinstance(lines, pl.Series)
+    return lines.cast(pl.String)
 
 
 def lines_source(

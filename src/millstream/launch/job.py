@@ -75,6 +75,7 @@ class Job:
     def start(cls, plan: LogicalPlan, config: Config, options: LaunchOptions) -> Job:
         """Start the workers of a checked plan."""
         launcher = _launcher(options)
+        options = replace(options, spare_slots=_spare_slots(plan))
         id = f"{_safe(plan.name)}-{secrets.token_hex(6)}"  # noqa: A001 - the user's word
         workers = launcher.worker_count(options)
         deployment = deploy(plan, config, id, workers)
@@ -229,17 +230,26 @@ def release_sources(stages: StagePlan) -> None:
             spec.source.release()
 
 
+def _spare_slots(plan: LogicalPlan) -> int:
+    reads = (node.spec for node in plan.nodes if isinstance(node.spec, Read))
+    return sum(spec.source.spare_slots for spec in reads)
+
+
 def deploy(plan: LogicalPlan, config: Config, job: str, workers: int) -> Deployment:
     """Plan the stages and cut the sources into splits."""
     stages = plan_stages(plan, config)
     # All workers may dial the coordinator at once, and the oldest stranger gives way.
     config = replace(config, half_open_max=max(config.half_open_max, 2 * workers))
     splits: dict[int, tuple[Split, ...]] = {}
-    for stage in stages.stages:
-        first = stage.nodes[0]
-        if isinstance(first.spec, Read):
-            task_count = min(stage.width or workers, workers)
-            splits[first.id] = tuple(first.spec.source.splits(task_count))
+    try:
+        for stage in stages.stages:
+            first = stage.nodes[0]
+            if isinstance(first.spec, Read):
+                task_count = min(stage.width or workers, workers)
+                splits[first.id] = tuple(first.spec.source.splits(task_count))
+    except BaseException:
+        release_sources(stages)
+        raise
     return Deployment(job, stages, workers, splits, config)
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "check_java",
     "environment",
     "is_loopback",
+    "share_of_cores",
     "zipped_package",
 ]
 
@@ -36,6 +37,11 @@ PACKAGE = Path(__file__).parent.parent
 _WAIT_S = 0.02
 _KILLED_S = 5.0
 """Spark kills the Python process of a cancelled task after two seconds."""
+
+
+def share_of_cores(workers: int) -> int:
+    """Return how many cores each of the workers on this machine may keep busy."""
+    return max(1, (os.cpu_count() or 1) // workers)
 
 
 def check_java() -> None:

@@ -40,6 +40,8 @@ class LaunchOptions:
     workers: int | None = None
     insecure: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
+    #: Task slots that must stay free beside the workers; from the plan, not the user.
+    spare_slots: int = 0
 
 
 _defaults: ContextVar[LaunchOptions | None] = ContextVar(

@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from millstream.launch.machine import share_of_cores
 from millstream.launch.recruit import Recruiter
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def start(
     options: LaunchOptions,  # noqa: ARG001 - as the other launchers
 ) -> ProcessRun:
     """Start one process per worker."""
-    return ProcessRun(Recruiter(deployment, commit))
+    cores = share_of_cores(deployment.worker_count)
+    return ProcessRun(Recruiter(deployment, commit, cores=cores))
 
 
 class ProcessRun:

@@ -34,6 +34,8 @@ class Recruiter:
         Where workers are told to connect.
     bind_host
         Address to listen on, where it is not `host`.
+    cores
+        How many cores each worker may keep busy.
 
     Raises
     ------
@@ -47,8 +49,11 @@ class Recruiter:
         commit: Callable[[], None],
         host: str = "127.0.0.1",
         bind_host: str | None = None,
+        *,
+        cores: int,
     ) -> None:
         self._deployment = packed(deployment)
+        self._cores = cores
         self._secret = secrets.token_bytes(32)
         self._job = secrets.token_bytes(16)
         #: Name of the job in Spark and in thread names.
@@ -88,4 +93,5 @@ class Recruiter:
             self._address,
             self._deployment,
             tuple(path or os.getcwd() for path in sys.path),  # noqa: PTH109 - as sys.path
+            self._cores,
         )

@@ -11,7 +11,7 @@ import pickle
 import socket
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from millstream.runtime.tcp import TCPNetwork
 from millstream.runtime.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from millstream.config import Config
     from millstream.ports import Address
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Bootstrap", "network_key", "serve"]
 
 _EXIT_ORPHANED = 70
+_POLARS_THREADS = "POLARS_MAX_THREADS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Bootstrap:
         The `Deployment`, pickled by value where it has functions of the user's.
     python_path
         Where the driver finds modules; searched after the worker's own.
+    cores
+        How many cores the worker may keep busy.
     """
 
     worker: PeerId
@@ -53,6 +56,7 @@ class Bootstrap:
     coordinator: Address
     deployment: bytes
     python_path: tuple[str, ...]
+    cores: int
 
 
 def network_key(secret: bytes) -> bytes:
@@ -64,11 +68,29 @@ def serve(bootstrap: Bootstrap) -> str:
     """Run a worker to its end; return why it left, or "" if the job was complete."""
     sys.path += [path for path in bootstrap.python_path if path not in sys.path]
     with ExitStack() as stack:
+        stack.enter_context(_polars_threads(bootstrap.cores))
         try:
             deployment = stack.enter_context(unpacked(bootstrap.deployment))
         except Exception as error:  # noqa: BLE001 - a user's module may raise anything
             return f"it could not load the flow: {type(error).__name__}: {error}"
         return _serve(bootstrap, deployment)
+
+
+@contextmanager
+def _polars_threads(count: int) -> Iterator[None]:
+    """Let Polars, if it is loaded now, start no more threads than these.
+
+    Otherwise every worker would start one for each core of the machine.  What somebody
+    has set counts, and what a reused process finds afterwards is as it was.
+    """
+    if _POLARS_THREADS in os.environ:
+        yield
+        return
+    os.environ[_POLARS_THREADS] = str(count)
+    try:
+        yield
+    finally:
+        del os.environ[_POLARS_THREADS]
 
 
 def _serve(bootstrap: Bootstrap, deployment: Deployment) -> str:

@@ -31,9 +31,11 @@ from millstream.launch.machine import (
     check_java,
     environment,
     is_loopback,
+    share_of_cores,
     zipped_package,
 )
 from millstream.launch.recruit import Recruiter
+from millstream.launch.slots import check_slots, workers_beside
 from millstream.launch.sparkwords import first_words, local_slots, spark_reason
 from millstream.runtime.clock import SystemClock
 
@@ -69,7 +71,14 @@ _EMBEDDED = {
 
 
 def worker_count(options: LaunchOptions) -> int:
-    """Return the number of workers: one per task slot, unless otherwise asked for."""
+    """Return the number of workers: one per task slot, unless otherwise asked for.
+
+    What Spark must run beside the workers gets its slots first, and is refused here if
+    there are too few: later on its own tasks would be counted against it.
+    """
+    if options.spare_slots:
+        cluster = _find(options, workers=None)
+        return cluster.workers_beside(options.workers, options.spare_slots)
     if options.workers:
         return options.workers
     if options.spark is None and not _is_placed() and _active_session() is None:
@@ -86,10 +95,13 @@ def start(
     cluster = _find(options, workers=deployment.worker_count)
     _own.join(cluster.session)
     try:
-        cluster.check(deployment.worker_count, is_insecure=options.insecure)
+        cluster.check(is_insecure=options.insecure)
+        if not options.spare_slots:
+            cluster.check_slots(deployment.worker_count)
         cluster.ship_package()
+        cores = cluster.cores_of_each(deployment.worker_count)
         recruiter = Recruiter(
-            deployment, commit, cluster.driver_host, cluster.bind_host
+            deployment, commit, cluster.driver_host, cluster.bind_host, cores=cores
         )
         return SparkRun(recruiter, cluster, deployment.stages.name)
     except BaseException:
@@ -213,6 +225,11 @@ class _Cluster:
         return self.setting("spark.dynamicAllocation.enabled", "false") == "true"
 
     @property
+    def knows_slots(self) -> bool:
+        """Whether the number of task slots is known before the tasks come."""
+        return not self.is_growing
+
+    @property
     def driver_host(self) -> str:
         """Address at which executors reach the driver."""
         if self.is_here:
@@ -225,6 +242,11 @@ class _Cluster:
         if self.is_here:
             return _LOOPBACK
         return self.setting("spark.driver.bindAddress", self.driver_host).strip("[]")
+
+    def cores_of_each(self, workers: int) -> int:
+        """Return how many cores a worker may keep busy: on a cluster those of a task."""
+        of_task = int(self.setting("spark.task.cpus", "1"))
+        return share_of_cores(workers) if self.is_here else of_task
 
     @property
     def is_trusted(self) -> bool:
@@ -264,7 +286,14 @@ class _Cluster:
                 )
                 raise LaunchError(msg)
 
-    def check(self, workers: int, *, is_insecure: bool) -> None:
+    def workers_beside(self, workers: int | None, spare: int) -> int:
+        """Return how many workers to start so that `spare` slots stay free."""
+        if workers is not None and not self.knows_slots:
+            return workers
+        slots, busy = self.settled_slots(), self._busy_slots()
+        return workers_beside(workers, spare, slots, busy)
+
+    def check(self, *, is_insecure: bool) -> None:
         """Refuse what cannot work, each in a sentence with the fix in it."""
         if self.setting("spark.speculation", "false").lower() == "true":
             msg = (
@@ -272,7 +301,6 @@ class _Cluster:
                 "worker; set it to false for this session"
             )
             raise UsageError(msg)
-        self._check_slots(workers)
         if not (self.is_trusted or is_insecure):
             msg = (
                 f"workers would connect to the driver at {self.driver_host} while Spark "
@@ -317,18 +345,10 @@ class _Cluster:
         """Executors elsewhere do, unless whoever started us shipped an archive."""
         return not self.is_here and PACKAGE.is_dir()
 
-    def _check_slots(self, workers: int) -> None:
-        if not self.is_here:
-            return
-        slots, busy = self.settled_slots(), self._busy_slots()
-        if workers > slots - busy:
-            taken = f", {busy} of them taken by other jobs" if busy else ""
-            msg = (
-                f"{workers} workers need {workers} task slots, but this Spark session "
-                f"has {slots}{taken}; ask for fewer workers, or start the session with "
-                f"master('local[{workers + busy}]')"
-            )
-            raise UsageError(msg)
+    def check_slots(self, workers: int) -> None:
+        """Refuse more workers than a local master has free slots for."""
+        if self.is_here:
+            check_slots(workers, self.settled_slots(), self._busy_slots())
 
     def _busy_slots(self) -> int:
         tracker = self._context.statusTracker()
@@ -352,6 +372,10 @@ class _ConnectCluster(_Cluster):
     @property
     def is_here(self) -> bool:
         return is_loopback(self._server) and super().is_here
+
+    @property
+    def knows_slots(self) -> bool:
+        return local_slots(self.master) is not None
 
     @property
     def driver_host(self) -> str:

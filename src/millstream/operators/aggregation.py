@@ -12,7 +12,9 @@ from collections import Counter
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from millstream.errors import SnapshotError
 from millstream.operators.base import Operator, Rows
+from millstream.operators.by_key import ByKey
 from millstream.operators.fuse import fuse
 from millstream.plan.aggregate import MISSING
 from millstream.plan.nodes import (
@@ -22,12 +24,14 @@ from millstream.plan.nodes import (
     CombineAll,
     Scan,
 )
+from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from millstream.plan.aggregate import Aggregate
     from millstream.plan.nodes import Node
+    from millstream.state.table import Table
 
 __all__ = [
     "Aggregated",
@@ -38,7 +42,6 @@ __all__ = [
     "accumulate",
 ]
 
-_FINISH_ROWS = 1024
 _UNCHANGING = frozenset({bool, bytes, float, frozenset, int, str, tuple, type(None)})
 
 
@@ -119,33 +122,29 @@ class CountedKeys(Combined):
         self._count(rows)
 
 
-class Aggregated(Operator):
+class Aggregated(ByKey):
     """One result per key when the input ends."""
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
-        super().__init__(nodes)
+    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+        super().__init__(nodes, table)
         spec = nodes[0].spec
         assert isinstance(spec, AggregateByKey)
         self._aggregate = spec.aggregate
         self._is_combined = spec.is_combined
-        self._parts: dict[Any, Any] = {}
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        parts = self.touched(rows)
         if self._is_combined:
-            accumulate_parts(self._parts, rows, self._aggregate)
+            accumulate_parts(parts, rows, self._aggregate)
         else:
-            accumulate(self._parts, rows, self._aggregate)
+            accumulate(parts, rows, self._aggregate)
         return []
 
     def finish(self) -> Iterator[Rows]:
         finish = self._aggregate.finish
-        rows = list(self._parts.items())
-        self._parts = {}
-        if finish is not None:
-            rows_iterator = iter(rows)
-            rows = [(key, finish(part)) for key, part in rows_iterator]
-        for start in range(0, len(rows), _FINISH_ROWS):
-            yield rows[start : start + _FINISH_ROWS]
+        if finish is None:
+            return self.leaving()
+        return ([(key, finish(p)) for key, p in rows] for rows in self.leaving())
 
 
 class AggregatedAll(Operator):
@@ -155,6 +154,8 @@ class AggregatedAll(Operator):
     accumulator as it is; behind it (`AggregateAll`) it merges them and sends the result.
     """
 
+    state: TaskState
+
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         super().__init__(nodes)
         spec = nodes[0].spec
@@ -163,6 +164,7 @@ class AggregatedAll(Operator):
         self._is_last = isinstance(spec, AggregateAll)
         self._is_combined = isinstance(spec, AggregateAll) and spec.is_combined
         self._part: Any = MISSING
+        self.state = TaskState(lambda: self._part, self._put)
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         aggregate = self._aggregate
@@ -187,16 +189,28 @@ class AggregatedAll(Operator):
             part = self._aggregate.finish(part)
         return ([part],)
 
+    def _put(self, values: list[Any]) -> None:
+        parts = [part for part in values if part is not MISSING]
+        merge = self._aggregate.merge
+        if merge is None and len(parts) > 1:
+            msg = (
+                f"the results so far of {len(parts)} tasks must become one, and the "
+                f"aggregate {self._aggregate.name!r} has no `merge`; give it one, or go "
+                "on with as many workers as before"
+            )
+            raise SnapshotError(msg)
+        if parts:
+            self._part = parts[0] if merge is None else reduce(merge, parts)
 
-class Scanned(Operator):
+
+class Scanned(ByKey):
     """The running aggregate of the key after every row."""
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
-        super().__init__(nodes)
+    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+        super().__init__(nodes, table)
         spec = nodes[0].spec
         assert isinstance(spec, Scan)
         self._aggregate = spec.aggregate
-        self._parts: dict[Any, Any] = {}
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         first, update, finish = (
@@ -204,7 +218,7 @@ class Scanned(Operator):
             self._aggregate.update,
             self._aggregate.finish,
         )
-        parts = self._parts
+        parts = self.touched(rows)
         result = []
         rows_iterator = iter(rows)
         for key, value in rows_iterator:

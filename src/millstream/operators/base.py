@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from millstream.operators.fuse import FusedFunction
     from millstream.plan.nodes import Node
+    from millstream.state.base import State
 
 __all__ = ["Operator", "Rows"]
 
@@ -29,6 +30,8 @@ class Operator:
     is_satisfied = False
     #: The generated function it runs, if any.
     fused: FusedFunction | None = None
+    #: What it remembers, under the name of its last node; None if that is nothing.
+    state: State | None = None
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         #: The nodes of the plan that this operator carries out.
@@ -51,3 +54,5 @@ class Operator:
 
     def close(self) -> None:
         """Give back files and connections; called once, also after a failure."""
+        if self.state is not None:
+            self.state.close()

@@ -17,15 +17,20 @@ from millstream.operators.keyed import DistinctKeys, Processed
 from millstream.operators.ordering import Limited, Sorted, Zipped
 from millstream.operators.output import CalledForEach, Emitter, Written
 from millstream.operators.rowwise import FusedRows, MapWholeBatches
+from millstream.operators.user_state import has_user_state, own_function
 from millstream.plan import nodes as specs
-from millstream.plan.frames import FrameSpec, Transform
+from millstream.plan.frames import CombineFrame, FrameSpec, Transform
+from millstream.plan.text_steps import text_splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import ModuleType
 
     from millstream.config import Config
     from millstream.operators.base import Operator, Rows
     from millstream.plan.nodes import Node
+    from millstream.state.settings import StateSettings
+    from millstream.state.table import Table
 
 __all__ = ["TaskContext", "build_chain"]
 
@@ -51,12 +56,19 @@ class TaskContext:
     ----------
     emit
         Sends rows of a sink node, given by its id, to the driver.
+    state
+        How state by key is kept; None if no snapshots are taken of it.
     """
 
     job: str
     task_index: int
     config: Config
     emit: Callable[[int, Rows], None]
+    state: StateSettings | None = None
+
+    def make_table(self) -> Table | None:
+        """Return an empty table for state by key, or None if a dict will do."""
+        return None if self.state is None else self.state.make_table()
 
 
 def build_chain(nodes: Sequence[Node], context: TaskContext) -> list[Operator]:
@@ -68,26 +80,39 @@ def build_chain(nodes: Sequence[Node], context: TaskContext) -> list[Operator]:
 def _runs(nodes: list[Node]) -> list[tuple[Node, ...]]:
     """Cut the chain into runs of operators that become one, and single others.
 
-    A combiner of counts joins the run of row operators before it: it needs only the
-    keys.
+    A combiner of counts joins what is before it, row operators or text that is cut into
+    pieces: it needs only the keys.
     """
     runs: list[tuple[Node, ...]] = []
-    for kind, group in groupby(nodes, _fusible):
+    texts = {
+        node.id: f"text {split.nodes[0].id}"
+        for split in text_splits(nodes)
+        for node in split.nodes
+    }
+    for kind, group in groupby(nodes, lambda n: texts.get(n.id, _fusible(n))):
         members = tuple(group)
         if kind is not None:
             runs.append(members)
             continue
         for node in members:
-            follows_rows = bool(runs) and _fusible(runs[-1][-1]) == "rows"
-            if _is_combined_count(node) and follows_rows:
+            if runs and _joins(runs[-1], node):
                 runs[-1] = (*runs[-1], node)
             else:
                 runs.append((node,))
     return runs
 
 
+def _joins(run: tuple[Node, ...], node: Node) -> bool:
+    if isinstance(node.spec, CombineFrame):
+        is_joined: bool = _frame_build().joins(run, node)
+        return is_joined
+    return _is_combined_count(node) and _fusible(run[-1]) == "rows"
+
+
 def _fusible(node: Node) -> str | None:
     """Return the kind of function that the operator can become a part of."""
+    if has_user_state(node):
+        return None
     if isinstance(node.spec, _ROW_SPECS):
         return "rows"
     return "query" if isinstance(node.spec, Transform) else None
@@ -97,10 +122,19 @@ def _is_combined_count(node: Node) -> bool:
     return isinstance(node.spec, specs.Combine) and node.spec.aggregate.name == "count"
 
 
-def _operator(  # noqa: PLR0911 - one per kind
+def _operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    """Return the operator that carries out a run."""
+    if not has_user_state(run[-1]):
+        return _bare_operator(run, context)
+    node, state = own_function(run[-1])
+    operator = _bare_operator((node,), context)
+    operator.state = state
+    return operator
+
+
+def _bare_operator(  # noqa: PLR0911 - one per kind
     run: tuple[Node, ...], context: TaskContext
 ) -> Operator:
-    """Return the operator that carries out the last node of a run."""
     spec: Any = run[-1].spec
     if isinstance(spec, _ROW_SPECS):
         return FusedRows(run)
@@ -118,25 +152,36 @@ def _operator(  # noqa: PLR0911 - one per kind
     if isinstance(spec, specs.Collect | specs.Result):
         sink = run[-1].id
         return Emitter(run, lambda rows: context.emit(sink, rows))
+    if type(spec) in _KEYED:
+        return _KEYED[type(spec)](run, context.make_table())
     return _PLAIN[type(spec)](run)
 
 
 def _frame_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
-    """Return an operator on data frames; Polars is imported only where it is used."""
+    operator: Operator = _frame_build().frame_operator(run, context)
+    return operator
+
+
+def _frame_build() -> ModuleType:
+    """Return what makes operators on data frames; Polars is imported only for them."""
     from millstream.operators import frame_build  # noqa: PLC0415 - see above
 
-    return frame_build.frame_operator(run, context)
+    return frame_build
 
 
 _PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
     specs.MapBatches: MapWholeBatches,
-    specs.AggregateByKey: Aggregated,
     specs.AggregateAll: AggregatedAll,
     specs.CombineAll: AggregatedAll,
-    specs.Scan: Scanned,
-    specs.Process: Processed,
-    specs.Unique: DistinctKeys,
     specs.Limit: Limited,
     specs.ForEach: CalledForEach,
 }
 """Operators that need nothing but their nodes."""
+
+_KEYED: dict[type[Any], Callable[[tuple[Node, ...], Table | None], Operator]] = {
+    specs.AggregateByKey: Aggregated,
+    specs.Scan: Scanned,
+    specs.Process: Processed,
+    specs.Unique: DistinctKeys,
+}
+"""Operators that remember something for every key."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.operators.base import Operator
 from millstream.operators.frame_native import StateTable
+from millstream.operators.frame_state import FrameState
 from millstream.plan.frames import AggregateFrame, CombineFrame
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from millstream.operators.frame_table import FrameAggregation
     from millstream.plan.nodes import Node
+    from millstream.state.settings import StateSettings
 
 __all__ = ["AggregatedFrame", "CombinedFrame"]
 
@@ -47,21 +49,27 @@ class CombinedFrame(Operator):
 class AggregatedFrame(Operator):
     """One row per key when the input ends."""
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
+    def __init__(
+        self, nodes: tuple[Node, ...], settings: StateSettings | None = None
+    ) -> None:
         super().__init__(nodes)
         spec = nodes[0].spec
         assert isinstance(spec, AggregateFrame)
         self._is_combined = spec.is_combined
-        self._table = StateTable(spec.aggregation)
+        #: Everything it knows; a combiner is empty at every cut, so this is all there is.
+        self.table = StateTable(spec.aggregation)
+        if settings is not None:
+            keys, count = spec.aggregation.keys, settings.shard_count
+            self.state = FrameState(self.table, keys, count)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         if self._is_combined:
-            self._table.add(rows)
+            self.table.add(rows)
         else:
-            self._table.add_rows(rows)
+            self.table.add_rows(rows)
         return []
 
     def finish(self) -> Iterator[Any]:
-        result = self._table.finished()
+        result = self.table.finished()
         if result is not None:
             yield from result.iter_slices(_FINISH_ROWS)

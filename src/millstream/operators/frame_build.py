@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.frame_aggregation import AggregatedFrame, CombinedFrame
+from millstream.operators.frame_join import JoinedFrames, JoinedStatic
 from millstream.operators.frame_ordering import SortedFrame
-from millstream.operators.frame_text import Tokenized
+from millstream.operators.frame_text import (
+    CountedPieces,
+    CutText,
+    can_count_pieces,
+)
+from millstream.operators.frame_unique import DistinctRows
 from millstream.operators.frames import (
     FrameEmitter,
     FramesFromRows,
@@ -15,6 +21,7 @@ from millstream.operators.frames import (
     Transformed,
 )
 from millstream.plan import frames as specs
+from millstream.plan.text_steps import text_splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,18 +30,38 @@ if TYPE_CHECKING:
     from millstream.operators.build import TaskContext
     from millstream.plan.nodes import Node
 
-__all__ = ["frame_operator"]
+__all__ = ["frame_operator", "joins"]
 
 
-def frame_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
+def frame_operator(  # noqa: PLR0911 - one per kind
+    run: tuple[Node, ...], context: TaskContext
+) -> Operator:
     """Return the operator that carries out a run of frame nodes."""
     spec: Any = run[-1].spec
     if isinstance(spec, specs.CollectFrames):
         sink = run[-1].id
         return FrameEmitter(run, lambda frames: context.emit(sink, frames))
     if isinstance(spec, specs.CombineFrame):
-        return CombinedFrame(run, context.config.combine_keys_max)
+        combiner = CountedPieces if len(run) > 1 else CombinedFrame
+        return combiner(run, context.config.combine_keys_max)
+    if isinstance(spec, specs.AggregateFrame):
+        return AggregatedFrame(run, context.state)
+    if isinstance(spec, specs.SortFrame):
+        return SortedFrame(run, context.config.sort_memory_bytes)
+    if isinstance(spec, specs.JoinFrames):
+        config = context.config
+        return JoinedFrames(
+            run, config.join_right_bytes_max, config.join_left_memory_bytes
+        )
+    if text_splits(run):
+        return CutText(run)
     return _PLAIN[type(spec)](run)
+
+
+def joins(run: tuple[Node, ...], node: Node) -> bool:
+    """Whether a frame node becomes one operator with the run of nodes before it."""
+    spec = node.spec
+    return isinstance(spec, specs.CombineFrame) and can_count_pieces(run, spec)
 
 
 _PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
@@ -42,8 +69,8 @@ _PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
     specs.MapFrames: MappedFrames,
     specs.ToRows: RowsFromFrames,
     specs.ToFrame: FramesFromRows,
-    specs.AggregateFrame: AggregatedFrame,
-    specs.SortFrame: SortedFrame,
-    specs.Tokens: Tokenized,
+    specs.JoinStatic: JoinedStatic,
+    specs.UniqueFrame: DistinctRows,
+    specs.Tokens: CutText,
 }
 """Operators that need nothing but their nodes."""

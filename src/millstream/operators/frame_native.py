@@ -1,49 +1,96 @@
-"""Sums and counts by key at native speed: a slot per key, a NumPy column per part.
+"""Aggregates by key at native speed: a slot per key, NumPy columns per part.
 
-Where every part of an aggregation is a sum over rows of one number per row, state is a
-`KeyIndex` and plain columns, and a batch is one look-up of its keys and one scatter-add
-per column.  Until the compiled kernels are there, and for all other aggregations,
+Where every part of an aggregation can be made row by row of a few numbers, state is a
+`KeyIndex` and columns of slots, and a batch is one look-up of its keys and one pass per
+column.  Until the compiled kernels are there, and for all other aggregations,
 `PartialTable` does the same by grouping; what it has collected by then is taken over.
 
-Nothing here knows about operators, tasks or the user's expressions.
+Both know which keys were touched in which epoch, so that what changed since an epoch can
+be stored, and put into another table.
+
+Nothing here knows about operators, tasks, shards or the user's expressions.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from millstream.operators.frame_table import PartialTable
+from millstream.errors import LocalProtocolError
+from millstream.operators.frame_slots import slot_part
+from millstream.operators.frame_table import PartialTable, latest
 from millstream.state.kernels import loading
-from millstream.state.kernels.scatter import add_at
+from millstream.state.kernels.scatter import SlotColumn
 from millstream.state.keyindex import KeyIndex
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+
     from numpy.typing import NDArray
 
+    from millstream.operators.frame_slots import Pick
     from millstream.operators.frame_table import FrameAggregation
+
+    Slots = NDArray[np.int64]
 
 __all__ = ["SlotTable", "StateTable"]
 
-_CAPACITY = 1 << 16
+EPOCH_MAX = 2**32 - 1
 
 
 class StateTable:
-    """The parts of every key: grouped by Polars first, in slots once that is faster."""
+    """The parts of every key: grouped by Polars first, in slots once that is faster.
+
+    Its state is told and restored by *deltas*: frames with a row per key, of the key
+    columns and those of the parts.  Columns named in `FrameAggregation.pickled` hold
+    pickled objects; all others are plain data that Polars writes as Arrow.
+
+    Parameters
+    ----------
+    rows_max
+        Most rows put aside before they are merged, while Polars groups.
+    engine
+        `auto` uses slots as soon as the kernels are compiled; `native` waits for them and
+        `polars` does without.
+    """
 
     def __init__(
-        self, aggregation: FrameAggregation, rows_max: int | None = None
+        self,
+        aggregation: FrameAggregation,
+        rows_max: int | None = None,
+        *,
+        engine: loading.Engine = "auto",
     ) -> None:
         self._aggregation = aggregation
         self._table: PartialTable | SlotTable = PartialTable(aggregation, rows_max)
-        self._may_change = aggregation.is_additive
+        self._may_change = False
+        self._epoch = 0
+        if engine != "polars":
+            self.prefer_slots()
+        for family in ("index", "scatter"):
+            loading.chosen(family, engine)
 
     @property
     def merged_rows(self) -> int:
         """Rows of the table, without those put aside."""
         return self._table.merged_rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the keys and their parts take, about."""
+        return self._table.nbytes
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether the faster table serves by now."""
+        return isinstance(self._table, SlotTable)
+
+    def prefer_slots(self) -> None:
+        """Change to slots with the next batch, where they fit, once they are compiled."""
+        self._may_change = self._aggregation.fits_slots and not self.has_slots
 
     def add_rows(self, frame: pl.DataFrame) -> None:
         """Aggregate a batch of rows."""
@@ -63,63 +110,103 @@ class StateTable:
         """Return the result, a row per key; None if there is none."""
         return self._table.finished()
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Count what comes from now on as touched in this epoch.
+
+        What came before the first call belongs to epoch 0.
+        """
+        if not self._epoch < epoch <= EPOCH_MAX:
+            msg = (
+                f"epoch {epoch} was begun after epoch {self._epoch}; epochs go up, to "
+                f"{EPOCH_MAX} at most"
+            )
+            raise LocalProtocolError(msg)
+        self._epoch = epoch
+        self._table.begin_epoch(epoch)
+
+    def delta(self, since: int) -> pl.DataFrame:
+        """Return the state of the keys touched after epoch `since`; of all after 0.
+
+        A key comes with all of its state, also the lists of long parts.  Where nothing
+        was touched, the frame is empty and may lack columns.
+        """
+        return self._table.delta(since)
+
+    def apply(self, delta: pl.DataFrame) -> None:
+        """Put the state that a delta tells in the place of what its keys have."""
+        if not delta.is_empty():
+            self._change_over(delta)
+            self._table.apply(delta)
+
+    def restore(self, deltas: Iterable[pl.DataFrame]) -> None:
+        """Apply deltas in the order in which they were taken, all at once."""
+        told = [delta for delta in deltas if not delta.is_empty()]
+        if told:
+            self.apply(latest(told, self._aggregation.keys))
+
     def _change_over(self, frame: pl.DataFrame) -> None:
         if not self._may_change or loading.ready("index") is None:
             return
-        if loading.ready("scatter") is None:
+        kernels = loading.ready("scatter")
+        if kernels is None:
             return
         self._may_change = False
-        before = self._table.merged()
+        assert isinstance(self._table, PartialTable), "it was made so"
+        before = self._table.dump()
         keys = {name: frame.schema[name] for name in self._aggregation.keys}
-        self._table = SlotTable(self._aggregation, keys)
+        self._table = SlotTable(self._aggregation, keys, kernels)
         if before is not None:
-            self._table.add(before)
+            self._table.take_over(*before)
+        self._table.begin_epoch(self._epoch)
 
 
 class SlotTable:
-    """Additive parts in NumPy columns, one entry per slot of a key index."""
+    """Parts in columns, one entry per slot of a key index."""
 
     def __init__(
-        self, aggregation: FrameAggregation, keys: dict[str, pl.DataType]
+        self,
+        aggregation: FrameAggregation,
+        keys: dict[str, pl.DataType],
+        kernels: ModuleType,
     ) -> None:
-        assert aggregation.is_additive
+        assert aggregation.fits_slots
         self._aggregation = aggregation
         self._names = [name for part in aggregation.columns for name in part.names]
-        self._terms = [term for part in aggregation.columns for term in part.terms]
-        self._kinds = [kind for part in aggregation.columns for kind in part.kinds]
+        folds = [part.fold for part in aggregation.columns]
+        self._terms = [term for fold in folds if fold for term in fold.terms]
         self._index = KeyIndex(keys)
-        self._columns: list[NDArray[Any]] = [
-            np.zeros(_CAPACITY, dtype=np.float64 if kind.is_float() else np.int64)
-            for kind in self._kinds
-        ]
+        self._parts = [slot_part(part, kernels) for part in aggregation.columns]
+        self._epoch = 0
+        #: The epoch that last touched each slot.
+        self._epochs = SlotColumn(kernels, np.uint32)
 
     @property
     def merged_rows(self) -> int:
         """Number of keys."""
         return len(self._index)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the keys and their parts take."""
+        entries = sum(column.dtype.itemsize for column in self._columns())
+        return self._index.nbytes + entries * len(self._index)
+
     def add_rows(self, frame: pl.DataFrame) -> None:
-        """Add what every row gives to the columns of its key."""
+        """Fold what every row gives into the columns of its key."""
         if not frame.is_empty():
-            self._scatter(frame, frame.select(self._terms))
+            self._fold(self._touched(frame), frame.select(self._terms))
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Add parts that other tables have merged."""
+        """Take parts that other tables have merged."""
         if not frame.is_empty():
-            self._scatter(frame, frame.select(self._names))
+            self._fold(self._touched(frame), frame.select(self._names))
 
     def merged(self) -> pl.DataFrame | None:
         """Return a row of parts per key; None if there is none."""
         count = len(self._index)
         if count == 0:
             return None
-        parts = [
-            _series(name, column[:count], kind)
-            for name, column, kind in zip(
-                self._names, self._columns, self._kinds, strict=True
-            )
-        ]
-        return self._index.keys().with_columns(parts)
+        return self._gathered(self._index.keys(), lambda column: column.head(count))
 
     def finished(self) -> pl.DataFrame | None:
         """Return the result, a row per key; None if there is none."""
@@ -130,32 +217,56 @@ class SlotTable:
         table = table.select(*keys, *(p.finish for p in self._aggregation.columns))
         return table.select(*keys, *self._aggregation.results)
 
-    def _scatter(self, keys: pl.DataFrame, terms: pl.DataFrame) -> None:
-        slots = self._index.slots(keys)
-        self._make_room(len(self._index))
-        for target, series in zip(self._columns, terms.get_columns(), strict=True):
-            add_at(target, slots, _values(series, target.dtype))
+    def begin_epoch(self, epoch: int) -> None:
+        """Count what comes from now on as touched in this epoch."""
+        self._epoch = epoch
 
-    def _make_room(self, count: int) -> None:
-        capacity = len(self._columns[0])
-        if count <= capacity:
-            return
-        while capacity < count:
-            capacity *= 2
-        self._columns = [
-            np.concatenate([column, np.zeros(capacity - len(column), column.dtype)])
-            for column in self._columns
+    def delta(self, since: int) -> pl.DataFrame:
+        """Return the parts of the keys touched after epoch `since`; of all after 0."""
+        if since == 0:
+            table = self.merged()
+            return pl.DataFrame() if table is None else table
+        slots = self._epochs.above(since)
+        return self._gathered(self._index.keys(slots), lambda c: c.take(slots))
+
+    def apply(self, frame: pl.DataFrame) -> None:
+        """Put the parts of a delta in the place of what these keys have."""
+        slots = self._touched(frame)
+        for column in self._columns():
+            if column is not self._epochs:
+                column.put(slots, 0)
+        self._fold(slots, frame.select(self._names))
+
+    def take_over(self, frame: pl.DataFrame, epochs: pl.Series) -> None:
+        """Take the parts of another table and the epochs that last touched them."""
+        slots = self._touched(frame)
+        self._fold(slots, frame.select(self._names))
+        for epoch in epochs.unique():
+            self._epochs.put(slots[(epochs == epoch).to_numpy()], epoch)
+
+    def _touched(self, frame: pl.DataFrame) -> Slots:
+        """Return the slots of a batch, after making room and noting the epoch."""
+        slots = self._index.slots(frame)
+        for column in self._columns():
+            column.reserve(len(self._index))
+        # Before the first epoch, the zeros of new entries say the right thing.
+        if self._epoch:
+            self._epochs.put(slots, self._epoch)
+        return slots
+
+    def _columns(self) -> list[SlotColumn]:
+        return [column for part in self._parts for column in part.columns] + [
+            self._epochs
         ]
 
+    def _fold(self, slots: Slots, terms: pl.DataFrame) -> None:
+        rest = terms.get_columns()
+        for part, column in zip(self._parts, self._aggregation.columns, strict=True):
+            count = len(column.partials)
+            part.fold(slots, rest[:count])
+            rest = rest[count:]
 
-def _values(series: pl.Series, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the numbers of a column; those of UInt64 keep their bits."""
-    if series.dtype == pl.UInt64:
-        return series.to_numpy().view(np.int64)
-    return np.ascontiguousarray(series.to_numpy(), dtype=dtype)
-
-
-def _series(name: str, column: NDArray[Any], kind: pl.DataType) -> pl.Series:
-    if kind == pl.UInt64:
-        return pl.Series(name, column.view(np.uint64))
-    return pl.Series(name, column).cast(kind)
+    def _gathered(self, keys: pl.DataFrame, pick: Pick) -> pl.DataFrame:
+        return keys.with_columns(
+            series for part in self._parts for series in part.kept(pick)
+        )

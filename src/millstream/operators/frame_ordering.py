@@ -1,4 +1,4 @@
-"""Data frames in order."""
+"""Data frames in order, also more of them than fit into memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.operators.base import Operator
+from millstream.operators.frame_runs import RowOrder, SortedRuns
 from millstream.plan.frames import SortFrame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from millstream.plan.nodes import Node
 
@@ -20,34 +21,58 @@ _BATCH_ROWS = 65_536
 
 
 class SortedFrame(Operator):
-    """All rows in order when the input ends; with a limit, never many more than that."""
+    """All rows in order when the input ends; with a limit, never many more than that.
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
+    Rows beyond `memory_bytes` are put in order and go to disk.
+    """
+
+    def __init__(self, nodes: tuple[Node, ...], memory_bytes: int) -> None:
         super().__init__(nodes)
         spec = nodes[0].spec
         assert isinstance(spec, SortFrame)
-        self._spec = spec
+        self._limit = spec.limit
+        self._order = RowOrder(spec.by, spec.descending, spec.nulls_last)
+        self._memory_bytes = memory_bytes
+        self._runs = SortedRuns(self._order, memory_bytes)
         self._parts: list[pl.DataFrame] = []
         self._row_count = 0
+        self._bytes = 0
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
-        self._parts.append(rows)
-        self._row_count += rows.height
-        limit = self._spec.limit
-        if limit is not None and self._row_count > 2 * limit + _BATCH_ROWS:
-            self._parts = [self._in_order()]
-            self._row_count = self._parts[0].height
+        self._hold(rows)
+        if self._limit is not None and self._row_count > 2 * self._limit + _BATCH_ROWS:
+            self._hold(self._in_order())
+        if self._bytes > self._memory_bytes:
+            self._runs.add(self._in_order())
         return []
 
     def finish(self) -> Iterator[Any]:
+        left = self._limit
+        for rows in self._all_in_order():
+            taken = rows if left is None else rows.head(left)
+            yield from taken.iter_slices(_BATCH_ROWS)
+            if left is not None:
+                left -= taken.height
+                if left == 0:
+                    return
+
+    def close(self) -> None:
+        self._runs.close()
+
+    def _all_in_order(self) -> Iterable[pl.DataFrame]:
+        if not self._runs:
+            return (self._in_order(),) if self._parts else ()
         if self._parts:
-            yield from self._in_order().iter_slices(_BATCH_ROWS)
-        self._parts = []
+            self._runs.add(self._in_order())
+        return self._runs.merged()
+
+    def _hold(self, rows: pl.DataFrame) -> None:
+        self._parts.append(rows)
+        self._row_count += rows.height
+        self._bytes += int(rows.estimated_size())
 
     def _in_order(self) -> pl.DataFrame:
-        rows = pl.concat(self._parts).sort(
-            self._spec.by,
-            descending=list(self._spec.descending),
-            maintain_order=True,
-        )
-        return rows if self._spec.limit is None else rows.head(self._spec.limit)
+        """Return the rows held so far in order, as far as they count; hold none."""
+        rows = self._order.sorted(pl.concat(self._parts))
+        self._parts, self._row_count, self._bytes = [], 0, 0
+        return rows if self._limit is None else rows.head(self._limit)

@@ -1,9 +1,7 @@
-"""The parts of aggregates: how each is made of rows, merged, and finished.
+"""Parts of aggregates that are a few values per key: how they are made and merged.
 
-A part that is a few numbers per key lives in columns of the table of keys
-(`ColumnPart`).  A part that is many items per key - distinct values, registers or bins
-of a sketch - lives in a long table of its own, one row per key and item (`LongPart`), so
-that merging is the same vectorised grouping.
+They live in columns of the table of keys.  A part that is many items per key is a
+`LongPart`, in `frame_long_parts`.
 
 Nothing here holds state or knows about operators.
 """
@@ -11,11 +9,10 @@ Nothing here holds state or knows about operators.
 from __future__ import annotations
 
 import json
-import math
 import pickle
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import cloudpickle
 import polars as pl
@@ -30,31 +27,20 @@ if TYPE_CHECKING:
     from millstream.plan.expressions import Part, Tree
 
 __all__ = [
-    "BinsPart",
     "ColumnPart",
-    "DistinctPart",
-    "LongPart",
-    "RegistersPart",
+    "Fold",
+    "How",
     "UserFunctions",
     "expression",
+    "keeps_length",
     "part_in_columns",
     "user_part",
 ]
 
-REGISTERS = 4096
-_HASH_SEED = 0x6D74
-_RANK_BITS = 52
-_WIDE = (pl.Int128, pl.UInt128)
-_ALPHA = 0.7213 / (1 + 1.079 / REGISTERS)
-_SPARSE = 2.5
+How = Literal["add", "min", "max", "first", "last", "moments"]
 
-ACCURACY = 0.01
-_GAMMA = (1 + ACCURACY) / (1 - ACCURACY)
-# Bins of positive numbers are numbered around this, those of negative ones around its
-# opposite; no finite number is as far away from 1 as _INFINITE - _ONE bins.
-_ONE = 40_000
-_INFINITE = 80_000
-_NAN = 80_001
+_WIDE = (pl.Int128, pl.UInt128)
+_HALF = 1 << 32
 
 
 def expression(tree: Tree) -> pl.Expr:
@@ -68,6 +54,28 @@ def keeps_length(values: pl.Expr) -> bool:
         return values.meta.is_length_preserving()
     except pl.exceptions.PolarsError:  # of a Python function, Polars cannot say
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """How the columns of a part are made of rows one by one, by slots.
+
+    Attributes
+    ----------
+    how
+        What is done with the values of the rows of a key.
+    terms
+        What one row gives to each kept column.
+    kinds
+        The types of those columns.
+    skips_nulls
+        Whether a null is no value, for `first` and `last`.
+    """
+
+    how: How
+    terms: tuple[pl.Expr, ...]
+    kinds: tuple[DataType, ...]
+    skips_nulls: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +94,10 @@ class ColumnPart:
         What is done to the partials before they are kept, row by row.
     windows
         Aggregates over all rows of the key that `merges` want to see in every row.
-    terms
-        Where each kept column is a sum over rows: what one row adds to it; else none.
-    kinds
-        The types of those columns.
+    fold
+        How the kept columns are made row by row, without grouping; None if they cannot.
+    is_pickled
+        Whether they hold pickled objects: bytes to be read only if nobody else wrote them.
     """
 
     partials: tuple[pl.Expr, ...]
@@ -97,8 +105,8 @@ class ColumnPart:
     finish: pl.Expr
     refine: tuple[pl.Expr, ...] = ()
     windows: tuple[pl.Expr, ...] = ()
-    terms: tuple[pl.Expr, ...] = ()
-    kinds: tuple[DataType, ...] = ()
+    fold: Fold | None = None
+    is_pickled: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -123,15 +131,14 @@ def part_in_columns(  # noqa: PLR0911 - one per kind
     partial = expression(part.tree)
     match part.kind:
         case "Len" | "Count" | "NullCount":
-            counted = _simple(name, partial, pl.col(name).sum())
-            return replace(counted, **_counting(part, name, result))
-        case "Sum" if _is_plain_number(result):
+            return _count(part, name, result)
+        case "Sum" if _is_plain_number(result) or result == pl.Duration:
             summed = _simple(name, partial, pl.col(name).sum())
             values = expression(part.input)
             if not keeps_length(values):
                 return summed
-            term = values.cast(result).fill_null(0).alias(name)
-            return replace(summed, terms=(term,), kinds=(result,))
+            term = values.cast(result).alias(name)
+            return replace(summed, fold=Fold("add", (term,), (result,)))
         case "HasNulls":
             return _simple(name, partial, pl.col(name).any())
         case "Implode":
@@ -143,22 +150,30 @@ def part_in_columns(  # noqa: PLR0911 - one per kind
             return _mean(expression(part.input), name, source, result)
         case "Var" | "Std":
             return _variance(expression(part.input), name, part)
-        case "First" | "Last":
+        case "First" | "Last" if not keeps_length(expression(part.input)):
             return _end(part, name)
         case _:
-            return _simple(name, partial, expression(part.over(column(name))))
+            kept = _simple(name, partial, expression(part.over(column(name))))
+            return replace(kept, fold=_keeping(part, name, source, result))
 
 
-def _counting(part: Part, name: str, result: DataType) -> dict[str, Any]:
-    """Return what a row adds to a count, where that is the row's own business."""
+def _count(part: Part, name: str, result: DataType) -> ColumnPart:
+    """Keep 64 bits, as a stream may have more rows than fit into what Polars returns."""
+    counted = ColumnPart(
+        (expression(part.tree).cast(pl.Int64).alias(name),),
+        (_added(name),),
+        pl.col(name).cast(result),
+    )
     if part.kind == "Len" or _counts_nulls(part):
-        one = pl.repeat(1, pl.len(), dtype=pl.Int64).alias(name)
-        return {"terms": (one,), "kinds": (result,)}
-    values = expression(part.input)
-    if not keeps_length(values):
-        return {}
-    is_counted = values.is_null() if part.kind == "NullCount" else values.is_not_null()
-    return {"terms": (is_counted.cast(pl.Int64).alias(name),), "kinds": (result,)}
+        term = pl.repeat(1, pl.len(), dtype=pl.Int64)
+    elif keeps_length(values := expression(part.input)):
+        is_counted = (
+            values.is_null() if part.kind == "NullCount" else values.is_not_null()
+        )
+        term = is_counted.cast(pl.Int64)
+    else:
+        return counted
+    return replace(counted, fold=Fold("add", (term.alias(name),), (pl.Int64(),)))
 
 
 def _counts_nulls(part: Part) -> bool:
@@ -171,6 +186,32 @@ def _counts_nulls(part: Part) -> bool:
 
 def _is_plain_number(dtype: DataType) -> bool:
     return dtype.is_float() or (dtype.is_integer() and dtype not in _WIDE)
+
+
+_KEEPING: dict[str, tuple[How, bool]] = {
+    "Min": ("min", True),
+    "Max": ("max", True),
+    "First": ("first", False),
+    "Last": ("last", False),
+    "FirstNonNull": ("first", True),
+    "LastNonNull": ("last", True),
+}
+
+
+def _keeping(
+    part: Part, name: str, source: DataType | None, result: DataType
+) -> Fold | None:
+    """Return how to keep one of the values, where each is 64 bits at most."""
+    if part.kind not in _KEEPING or source != result:
+        return None
+    is_flat = _is_plain_number(result) or result.is_temporal() or result == pl.Boolean
+    if not is_flat or part.propagates_nans:
+        return None
+    values = expression(part.input)
+    if not keeps_length(values):
+        return None
+    how, skips_nulls = _KEEPING[part.kind]
+    return Fold(how, (values.alias(name),), (result,), skips_nulls)
 
 
 def _items(name: str) -> pl.Expr:
@@ -195,26 +236,45 @@ def _added(name: str) -> pl.Expr:
 def _mean(
     values: pl.Expr, name: str, source: DataType | None, result: DataType
 ) -> ColumnPart:
-    total, count = f"{name}.sum", f"{name}.count"
-    is_time = source is not None and source.is_temporal()
-    numbers = (
-        values.cast(result).to_physical().cast(pl.Int128)
-        if is_time
-        else values.cast(pl.Float64)
-    )
+    if source is not None and source.is_temporal():
+        return _mean_time(values.cast(result), name, result)
+    numbers, total, count = values.cast(pl.Float64), f"{name}.sum", f"{name}.count"
     mean = pl.when(pl.col(count) > 0).then(pl.col(total) / pl.col(count))
+    columns = {total: numbers, count: values.is_not_null().cast(pl.Int64)}
+    return _sums(columns, (pl.Float64(), pl.Int64()), mean.alias(name), values)
+
+
+def _mean_time(values: pl.Expr, name: str, result: DataType) -> ColumnPart:
+    """Sum the halves of ticks, as a sum of ticks has no room in 64 bits."""
+    high, low, count = f"{name}.high", f"{name}.low", f"{name}.count"
+    ticks = values.to_physical().cast(pl.Int64)
+    total = pl.col(high).cast(pl.Int128) * _HALF + pl.col(low)
+    mean = pl.when(pl.col(count) > 0).then(total / pl.col(count))
+    columns = {
+        high: ticks // _HALF,
+        low: ticks & (_HALF - 1),
+        count: values.is_not_null().cast(pl.Int64),
+    }
+    finish = mean.cast(pl.Int64).cast(result).alias(name)
+    return _sums(columns, (pl.Int64(),) * 3, finish, values)
+
+
+def _sums(
+    columns: dict[str, pl.Expr],
+    kinds: tuple[DataType, ...],
+    finish: pl.Expr,
+    values: pl.Expr,
+) -> ColumnPart:
+    """Return a part of sums over rows."""
     part = ColumnPart(
-        (numbers.sum().alias(total), values.count().alias(count)),
-        (_added(total), _added(count)),
-        (mean.cast(pl.Int64).cast(result) if is_time else mean).alias(name),
+        tuple(term.sum().alias(name) for name, term in columns.items()),
+        tuple(_added(name) for name in columns),
+        finish,
     )
-    if is_time or not keeps_length(values):
+    if not keeps_length(values):
         return part
-    terms = (
-        numbers.fill_null(0).alias(total),
-        values.is_not_null().cast(pl.Int64).alias(count),
-    )
-    return replace(part, terms=terms, kinds=(pl.Float64(), pl.UInt32()))
+    terms = tuple(term.alias(name) for name, term in columns.items())
+    return replace(part, fold=Fold("add", terms, kinds))
 
 
 def _variance(values: pl.Expr, name: str, part: Part) -> ColumnPart:
@@ -230,7 +290,7 @@ def _variance(values: pl.Expr, name: str, part: Part) -> ColumnPart:
     mean = pl.col(total) / n.clip(1)
     common = pl.col(all_total) / pl.col(all_count).clip(1)
     variance = pl.when(n > part.ddof).then(kept / (n - part.ddof))
-    return ColumnPart(
+    made = ColumnPart(
         (
             numbers.count().alias(count),
             numbers.sum().alias(total),
@@ -245,14 +305,20 @@ def _variance(values: pl.Expr, name: str, part: Part) -> ColumnPart:
         refine=(n.cast(pl.Int64), kept.fill_null(0.0) * n),
         windows=(n.sum().alias(all_count), pl.col(total).sum().alias(all_total)),
     )
+    if not keeps_length(values):
+        return made
+    terms = (
+        values.is_not_null().cast(pl.Int64).alias(count),
+        numbers.alias(total),
+        (numbers - numbers).alias(squares),  # NaN where it is not finite, as in Polars
+    )
+    kinds = (pl.Int64(), pl.Float64(), pl.Float64())
+    return replace(made, fold=Fold("moments", terms, kinds))
 
 
 def _end(part: Part, name: str) -> ColumnPart:
-    """Keep the first or last value to arrive; some batches may have none for a key."""
+    """Keep the first or last value to arrive; some batches have none for a key."""
     values = expression(part.input)
-    if keeps_length(values):
-        again = expression(part.over(column(name)))
-        return _simple(name, expression(part.tree), again)
     count = f"{name}.count"
     held = pl.col(name).filter(pl.col(count) > 0)
     return ColumnPart(
@@ -269,6 +335,7 @@ def user_part(
     name: str, values: pl.Expr, user: UserFunctions, result: DataType
 ) -> ColumnPart:
     """Return how an aggregate of the user's own is kept: pickled, per key."""
+    kept = f"{name}.pickled"
 
     def partial(groups: Sequence[pl.Series]) -> bytes:
         return _pickled(user.update(user.init(), groups[0]))
@@ -282,11 +349,13 @@ def user_part(
     def finish(state: bytes) -> Any:
         return user.finish(pickle.loads(state))  # noqa: S301 - our own bytes
 
-    held = pl.col(name)
+    held = pl.col(kept)
+    finished = held.map_elements(finish, return_dtype=result, skip_nulls=False)
     return ColumnPart(
-        (_by_group(values, partial).alias(name),),
-        (_by_group(held, merge).alias(name),),
-        held.map_elements(finish, return_dtype=result, skip_nulls=False),
+        (_by_group(values, partial).alias(kept),),
+        (_by_group(held, merge).alias(kept),),
+        finished.alias(name),
+        is_pickled=True,
     )
 
 
@@ -299,172 +368,3 @@ def _by_group(
 def _pickled(state: Any) -> bytes:
     pickled: bytes = cloudpickle.dumps(state)
     return pickled
-
-
-@dataclass(frozen=True, slots=True)
-class LongPart:
-    """A part kept in a table with one row per key and item; the base of all such.
-
-    The columns of that table are the keys, `item`, and those of `merges`.
-    """
-
-    name: str
-    values: pl.Expr
-
-    @property
-    def item(self) -> str:
-        """Name of the column that is a key beside the keys."""
-        return f"{self.name}.item"
-
-    @property
-    def weight(self) -> str:
-        """Name of the column that tells something about the item."""
-        return f"{self.name}.weight"
-
-    @property
-    def merges(self) -> tuple[pl.Expr, ...]:
-        """Aggregates over the rows of the same key and item."""
-        raise NotImplementedError
-
-    @property
-    def default(self) -> int | None:
-        """The value of the part for a key without items."""
-        return 0
-
-    def rows(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-        """Return the table for a batch of rows."""
-        raise NotImplementedError
-
-    def finish(self, table: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-        """Return the value of the part, under its name, for every key that has items."""
-        raise NotImplementedError
-
-    def _valued(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-        """Return keys and values, one row each; a filter may have left some out."""
-        values = self.values.alias(self.item)
-        if keeps_length(self.values):
-            return frame.select(*keys, values)
-        lists = frame.group_by(keys).agg(values.implode())
-        return lists.explode(self.item, empty_as_null=False)
-
-
-class DistinctPart(LongPart):
-    """The different values, null among them."""
-
-    __slots__ = ()
-
-    @property
-    def merges(self) -> tuple[pl.Expr, ...]:
-        return ()
-
-    def rows(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-        return self._valued(frame, keys).group_by(*keys, self.item).agg()
-
-    def finish(self, table: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-        return table.group_by(keys).agg(pl.len().alias(self.name))
-
-
-class RegistersPart(LongPart):
-    """HyperLogLog: how rare the rarest hash was, in each of 4096 registers."""
-
-    __slots__ = ()
-
-    @property
-    def merges(self) -> tuple[pl.Expr, ...]:
-        return (pl.col(self.weight).max(),)
-
-    def rows(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-        bits = pl.lit(2**_RANK_BITS, pl.UInt64)
-        hashes = pl.col(self.item)
-        zeros = (hashes % bits).bitwise_leading_zeros().cast(pl.Int16)
-        return (
-            self._valued(frame, keys)
-            .with_columns(hashes.hash(_HASH_SEED))
-            .select(
-                *keys,
-                (hashes // bits).cast(pl.UInt16),
-                (zeros - (63 - _RANK_BITS)).cast(pl.UInt8).alias(self.weight),
-            )
-            .group_by(*keys, self.item)
-            .agg(self.merges)
-        )
-
-    def finish(self, table: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-        ranks = pl.col(self.weight).cast(pl.Float64)
-        used, powers = f"{self.name}.used", f"{self.name}.powers"
-        unused = REGISTERS - pl.col(used).cast(pl.Int64)
-        raw = _ALPHA * REGISTERS**2 / (pl.col(powers) + unused)
-        linear = REGISTERS * (REGISTERS / unused).log()
-        is_sparse = (raw <= _SPARSE * REGISTERS) & (unused > 0)
-        estimate = pl.when(is_sparse).then(linear).otherwise(raw).round()
-        return (
-            table.group_by(keys)
-            .agg(pl.len().alias(used), (-ranks * math.log(2)).exp().sum().alias(powers))
-            .select(*keys, estimate.cast(pl.UInt32).alias(self.name))
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class BinsPart(LongPart):
-    """Counts in bins whose bounds grow by 2 %: any quantile within 1 % of its value."""
-
-    quantile: float
-
-    @property
-    def default(self) -> int | None:
-        return None
-
-    @property
-    def merges(self) -> tuple[pl.Expr, ...]:
-        return (pl.col(self.weight).sum(),)
-
-    def rows(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-        values = pl.col(self.item)
-        return (
-            self._valued(frame, keys)
-            .filter(values.is_not_null())
-            .with_columns(_bin(values.cast(pl.Float64)).alias(self.item))
-            .group_by(*keys, self.item)
-            .agg(pl.len().cast(pl.UInt64).alias(self.weight))
-        )
-
-    def finish(self, table: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-        counts = pl.col(self.weight)
-        rank = self.quantile * (counts.sum() - 1)
-        chosen = pl.col(self.item).filter(counts.cum_sum() > rank).first()
-        return (
-            table.sort(self.item)
-            .group_by(keys)
-            .agg(chosen)
-            .select(*keys, _middle(pl.col(self.item)).alias(self.name))
-        )
-
-
-def _bin(values: pl.Expr) -> pl.Expr:
-    """Return the number of the bin; the numbers are in the order of the values."""
-    power = (values.abs().log() / math.log(_GAMMA)).ceil()
-    number = power.clip(-_ONE + 1, _INFINITE - _ONE) + _ONE
-    return (
-        pl.when(values.is_nan())
-        .then(_NAN)
-        .when(values == 0)
-        .then(0)
-        .otherwise(number * values.sign())
-        .cast(pl.Int32)
-    )
-
-
-def _middle(bins: pl.Expr) -> pl.Expr:
-    """Return the value of a bin from which none of its values is farther than 1 %."""
-    power = bins.abs() - _ONE
-    size = (power.cast(pl.Float64) * math.log(_GAMMA)).exp() * (2 / (_GAMMA + 1))
-    return (
-        pl.when(bins == _NAN)
-        .then(float("nan"))
-        .when(bins == 0)
-        .then(0.0)
-        .when(bins.abs() == _INFINITE)
-        .then(bins.sign() * float("inf"))
-        .otherwise(size * bins.sign())
-        .cast(pl.Float64)
-    )

@@ -4,6 +4,10 @@ A batch is grouped and its parts are put aside; once there are as many of them a
 table has rows, all are grouped again.  So every row is grouped a few times only, however
 many batches come.
 
+Beside the parts of a key stands the epoch that last touched it.  What was touched since an
+epoch is found by merging everything, which costs all keys; `SlotTable`, which serves
+wherever it can, finds it for the price of the keys that were touched.
+
 Nothing here knows about operators, tasks or the user's expressions.
 """
 
@@ -17,9 +21,10 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from millstream.operators.frame_parts import ColumnPart, LongPart
+    from millstream.operators.frame_long_parts import LongPart
+    from millstream.operators.frame_parts import ColumnPart
 
-__all__ = ["FrameAggregation", "PartialTable"]
+__all__ = ["FrameAggregation", "PartialTable", "latest"]
 
 _PENDING_ROWS = 262_144
 
@@ -40,10 +45,15 @@ class FrameAggregation:
     results: tuple[pl.Expr, ...]
 
     @property
-    def is_additive(self) -> bool:
-        """Whether every part is a sum over rows of one number per row."""
-        has_terms = [bool(part.terms) for part in self.columns]
-        return bool(has_terms) and all(has_terms) and not self.longs
+    def fits_slots(self) -> bool:
+        """Whether every part can be made row by row in columns of slots."""
+        has_fold = [part.fold is not None for part in self.columns]
+        return bool(has_fold) and all(has_fold) and not self.longs
+
+    @property
+    def pickled(self) -> list[str]:
+        """Columns of the state that hold pickled objects of the user."""
+        return [n for part in self.columns if part.is_pickled for n in part.names]
 
     @property
     def can_merge(self) -> bool:
@@ -68,7 +78,10 @@ class PartialTable:
         columns = aggregation.columns
         self._partials = [e for part in columns for e in part.partials]
         self._refine = [e for part in columns for e in part.refine]
+        self._epoch = 0
+        self._epoch_name = _another_name("epoch", keys)
         merges = [e for part in columns for e in part.merges]
+        merges.append(pl.col(self._epoch_name).max())
         windows = [e.over(keys) for part in columns for e in part.windows]
         self._main = _Runs(keys, merges, rows_max, windows)
         self._longs = [
@@ -81,14 +94,18 @@ class PartialTable:
         """Rows of the largest table, without those put aside."""
         return max(runs.merged_rows for runs in (self._main, *self._longs))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that all rows take, about."""
+        return sum(runs.nbytes for runs in (self._main, *self._longs))
+
     def add_rows(self, frame: pl.DataFrame) -> None:
         """Aggregate a batch of rows and take its parts."""
         if frame.is_empty():
             return
         keys = self._aggregation.keys
         parts = frame.group_by(keys).agg(self._partials)
-        if self._refine:
-            parts = parts.with_columns(self._refine)
+        parts = parts.with_columns(*self._refine, self._now())
         self._main.add(parts, is_grouped=True)
         for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
             runs.add(part.rows(frame, keys), is_grouped=True)
@@ -97,27 +114,49 @@ class PartialTable:
         """Take parts that other tables have merged; a key may come several times."""
         if frame.is_empty():
             return
-        keys = self._aggregation.keys
-        packed = [part.name for part in self._aggregation.longs]
-        self._main.add(frame.drop(packed))
-        for name, runs in zip(packed, self._longs, strict=True):
-            lists = frame.select(*keys, name).filter(pl.col(name).is_not_null())
-            runs.add(lists.explode(name).unnest(name))
+        self._take(frame.with_columns(self._now()))
 
     def merged(self) -> pl.DataFrame | None:
         """Return a row of parts per key; None if there is none.
 
         The items of a long part become a list in the row of their key.
         """
-        table = self._main.merged()
+        table = self._packed()
+        return None if table is None else table.drop(self._epoch_name)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Count what comes from now on as touched in this epoch."""
+        self._epoch = epoch
+
+    def delta(self, since: int) -> pl.DataFrame:
+        """Return the parts of the keys touched after epoch `since`; of all after 0."""
+        table = self._packed()
+        if table is None:
+            return pl.DataFrame()
+        is_new = pl.col(self._epoch_name) > since
+        table = table if since == 0 else table.filter(is_new)
+        return table.drop(self._epoch_name)
+
+    def apply(self, frame: pl.DataFrame) -> None:
+        """Put the parts of a delta in the place of what these keys have."""
+        before = self._packed()
+        fresh = frame.with_columns(self._now())
+        if before is None:
+            self._take(fresh)
+            return
+        self._main.clear()
+        for runs in self._longs:
+            runs.clear()
+        self._take(
+            latest([before, fresh.select(before.columns)], self._aggregation.keys)
+        )
+
+    def dump(self) -> tuple[pl.DataFrame, pl.Series] | None:
+        """Return a row of parts per key and the epochs of these rows."""
+        table = self._packed()
         if table is None:
             return None
-        keys = self._aggregation.keys
-        packed = []
-        for part, items in self._items():
-            fields = pl.struct(pl.exclude(keys)).alias(part.name)
-            packed.append(items.select(*keys, fields).group_by(keys).agg(part.name))
-        return self._side_by_side(table, packed)
+        return table.drop(self._epoch_name), table[self._epoch_name]
 
     def finished(self) -> pl.DataFrame | None:
         """Return the result, a row per key; None if there is none."""
@@ -131,6 +170,30 @@ class PartialTable:
             pl.col(part.name).fill_null(pl.lit(part.default)) for part in longs
         )
         return table.select(*keys, *self._aggregation.results)
+
+    def _now(self) -> pl.Expr:
+        return pl.lit(self._epoch, pl.Int64).alias(self._epoch_name)
+
+    def _take(self, frame: pl.DataFrame) -> None:
+        """Take parts together with their epochs."""
+        keys = self._aggregation.keys
+        packed = [part.name for part in self._aggregation.longs]
+        self._main.add(frame.drop(packed))
+        for name, runs in zip(packed, self._longs, strict=True):
+            lists = frame.select(*keys, name).filter(pl.col(name).is_not_null())
+            runs.add(lists.explode(name).unnest(name))
+
+    def _packed(self) -> pl.DataFrame | None:
+        """Return a row per key: parts, lists of items, and the epoch."""
+        table = self._main.merged()
+        if table is None:
+            return None
+        keys = self._aggregation.keys
+        packed = []
+        for part, items in self._items():
+            fields = pl.struct(pl.exclude(keys)).alias(part.name)
+            packed.append(items.select(*keys, fields).group_by(keys).agg(part.name))
+        return self._side_by_side(table, packed)
 
     def _items(self) -> Iterator[tuple[LongPart, pl.DataFrame]]:
         for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
@@ -152,6 +215,21 @@ class PartialTable:
         return rows.group_by(self._aggregation.keys).agg(first)
 
 
+def latest(frames: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
+    """Return the last row of every key.
+
+    Grouped like the state itself, so that the same values are the same key.
+    """
+    rows = pl.concat(frames)
+    return rows.group_by(keys).agg(pl.all().last())
+
+
+def _another_name(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
 class _Runs:
     """A table that is grouped again when enough rows have been put aside."""
 
@@ -166,10 +244,17 @@ class _Runs:
         self._merges = merges
         self._windows = windows
         self._rows_max = rows_max
+        self.clear()
+
+    def clear(self) -> None:
         self._runs: list[pl.DataFrame] = []
         self._pending_rows = 0
         self._is_grouped = True
         self.merged_rows = 0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(run.estimated_size()) for run in self._runs)
 
     def add(self, frame: pl.DataFrame, *, is_grouped: bool = False) -> None:
         self._is_grouped = is_grouped and not self._runs

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import Operator, Rows
+from millstream.operators.by_key import ByKey
 from millstream.plan.nodes import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from millstream.operators.base import Rows
     from millstream.plan.nodes import Node
+    from millstream.state.table import Table
 
 __all__ = ["DistinctKeys", "Processed"]
 
-_FINISH_KEYS = 1024
 
-
-class Processed(Operator):
+class Processed(ByKey):
     """A user's stateful function, called with the state of the row's key."""
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
-        super().__init__(nodes)
+    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+        super().__init__(nodes, table)
         spec = nodes[0].spec
         assert isinstance(spec, Process)
         self._function = spec.function.instance()
-        self._states: dict[Any, Any] = {}
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
-        function, states = self._function, self._states
+        function, states = self._function, self.touched(rows)
         on_record, enter = function.on_record, function.enter
         result: Rows = []
         rows_iterator = iter(rows)
@@ -47,32 +46,33 @@ class Processed(Operator):
     def finish(self) -> Iterable[Rows]:
         """Call `on_end` for every key that still has state."""
         function = self._function
-        rows = list(self._states.items())
-        self._states = {}
-        result: Rows = []
-        rows_iterator = iter(rows)
-        for key, state in rows_iterator:
-            function.enter(state)
-            made = function.on_end(key)
-            if made is not None:
-                result += [(key, item) for item in made]
-            if len(result) >= _FINISH_KEYS:
-                yield result
-                result = []
-        yield result
+        for states in self.leaving():
+            result: Rows = []
+            for key, state in states:
+                function.enter(state)
+                made = function.on_end(key)
+                if made is not None:
+                    result += [(key, item) for item in made]
+            yield result
 
     def close(self) -> None:
+        super().close()
         self._function.close()
 
 
-class DistinctKeys(Operator):
-    """The first row of every key."""
+class DistinctKeys(ByKey):
+    """The first row of every key; nothing is kept under the key but that it was there."""
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
-        super().__init__(nodes)
+    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+        super().__init__(nodes, table)
         self._seen: set[Any] = set()
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
-        fresh = dict.fromkeys(key for key, _ in rows if key not in self._seen)
-        self._seen.update(fresh)
+        table = self.table
+        seen = self._seen if table is None else table.peek(key for key, _ in rows)
+        fresh = dict.fromkeys(key for key, _ in rows if key not in seen)
+        if table is None:
+            self._seen.update(fresh)
+        else:
+            table.touch(fresh).update(fresh)
         return list(fresh)

@@ -8,8 +8,10 @@ import tempfile
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
+from millstream.errors import SnapshotError
 from millstream.operators.base import Operator, Rows
 from millstream.plan.nodes import Limit, SortBy
+from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,6 +31,7 @@ class Limited(Operator):
         spec = nodes[0].spec
         assert isinstance(spec, Limit)
         self._left = spec.rows
+        self.state = TaskState(lambda: self._left, self._put)
 
     @property
     def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
@@ -40,9 +43,17 @@ class Limited(Operator):
         self._left -= len(taken)
         return taken
 
+    def _put(self, values: list[int]) -> None:
+        # Where there are several, one more limit follows: only too few rows would harm.
+        self._left = max(values)
+
 
 class Sorted(Operator):
-    """All rows in order; runs beyond the memory limit wait in an unnamed file."""
+    """All rows in order; runs beyond the memory limit wait in an unnamed file.
+
+    A capture holds all rows there are, so it reads the runs back: a large sort does not
+    go well with frequent snapshots.  A sort with a limit keeps few.
+    """
 
     def __init__(self, nodes: tuple[Node, ...], memory_rows: int) -> None:
         super().__init__(nodes)
@@ -52,6 +63,7 @@ class Sorted(Operator):
         self._memory_rows = memory_rows
         self._rows: Rows = []
         self._runs: list[IO[bytes]] = []
+        self.state = TaskState(self._kept, self._put)
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         self._rows += rows
@@ -73,6 +85,7 @@ class Sorted(Operator):
             yield rows
 
     def close(self) -> None:
+        super().close()
         for run in self._runs:
             run.close()
 
@@ -87,6 +100,19 @@ class Sorted(Operator):
         run.seek(0)
         self._runs.append(run)
         self._rows = []
+
+    def _kept(self) -> Rows:
+        """Return all rows, oldest runs first, to be sorted anew."""
+        rows: Rows = []
+        for run in self._runs:
+            rows += _stored(run)
+            run.seek(0)
+        return rows + self._rows
+
+    def _put(self, values: list[Rows]) -> None:
+        for rows in values:
+            for start in range(0, len(rows), _BATCH_ROWS):
+                self.process(rows[start : start + _BATCH_ROWS], 0)
 
 
 def _stored(run: IO[bytes]) -> Iterable[Any]:
@@ -107,6 +133,7 @@ class Zipped(Operator):
         self._waiting: tuple[Rows, Rows] = ([], [])
         self._ended: set[int] = set()
         self._ahead_rows_max = ahead_rows_max
+        self.state = TaskState(lambda: self._waiting, self._put)
 
     @property
     def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
@@ -131,3 +158,13 @@ class Zipped(Operator):
             )
             raise RuntimeError(msg)
         return pairs
+
+    def _put(self, values: list[tuple[Rows, Rows]]) -> None:
+        if len(values) > 1:
+            msg = (
+                f"rows of {len(values)} tasks wait for their partners in the stored "
+                "state of this zip, which runs in one task; the state is not of this "
+                "flow, so start without it"
+            )
+            raise SnapshotError(msg)
+        self._waiting = values[0]

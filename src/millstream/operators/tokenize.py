@@ -32,12 +32,21 @@ if TYPE_CHECKING:
     Block = bytes | bytearray | memoryview
     Integers = NDArray[np.int64]
 
-__all__ = ["WORDS", "LocatedTokens", "TokenClass", "located_tokens", "tokens"]
+__all__ = [
+    "WORDS",
+    "AsciiClass",
+    "LocatedRows",
+    "LocatedTokens",
+    "TokenClass",
+    "class_members",
+    "located_rows",
+    "located_tokens",
+    "tokens",
+]
 
 ONE_CHARACTER = re.compile(r"\\[wWdDsS]|\[\^?\]?(?:[^\]\\]|\\.)*\]", re.DOTALL)
 NEWLINE = 10
 ASCII_SIZE = 128
-EVERY_BYTE = 0x0101_0101_0101_0101
 
 # The offset of a long token in its buffer is a signed number of 32 bits.
 TEXT_MAX = 2**31 - 1
@@ -73,6 +82,17 @@ class TokenClass:
             raise UsageError(msg)
 
 
+@dataclass(frozen=True, slots=True)
+class AsciiClass:
+    """ASCII characters that tokens of a text in ASCII are made of.
+
+    They are found before, and turned into lower case after, they are put together.
+    """
+
+    members: frozenset[int]
+    is_lower: bool = False
+
+
 WORDS = TokenClass()
 """Letters, digits and underscores, in lower case."""
 
@@ -85,9 +105,19 @@ class LocatedTokens:
     rows: Integers
 
 
+@dataclass(frozen=True, slots=True)
+class LocatedRows:
+    """Address and length of every row of a text."""
+
+    starts: NDArray[np.uint64]
+    lengths: Integers
+    #: What owns the memory.
+    owner: Any
+
+
 def tokens(
     text: pl.Series | Block,
-    kind: TokenClass = WORDS,
+    kind: TokenClass | AsciiClass = WORDS,
     *,
     engine: loading.Engine = "auto",
 ) -> pl.Series:
@@ -110,7 +140,7 @@ def tokens(
 
 def located_tokens(
     text: pl.Series | Block,
-    kind: TokenClass = WORDS,
+    kind: TokenClass | AsciiClass = WORDS,
     *,
     engine: loading.Engine = "auto",
 ) -> LocatedTokens:
@@ -126,7 +156,7 @@ def located_tokens(
 
 def _split(
     text: pl.Series | Block,
-    kind: TokenClass,
+    kind: TokenClass | AsciiClass,
     engine: loading.Engine,
     *,
     with_rows: bool,
@@ -155,7 +185,12 @@ class _Run:
     """The tokens found so far by the compiled loop, and the room for more."""
 
     def __init__(
-        self, size: int, kind: TokenClass, kernels: ModuleType, *, with_rows: bool
+        self,
+        size: int,
+        kind: TokenClass | AsciiClass,
+        kernels: ModuleType,
+        *,
+        with_rows: bool,
     ) -> None:
         if size > TEXT_MAX:
             msg = (
@@ -172,7 +207,7 @@ class _Run:
         self._state = np.zeros(5, dtype=np.int64)
 
     def split(
-        self, text: NDArray[np.uint8], size: int, ranges: NDArray[np.uint64]
+        self, text: NDArray[np.uint8], size: int, ranges: NDArray[np.uint8]
     ) -> None:
         """Add the tokens of a text, which is `PADDING` longer than `size`."""
         self._state[2:] = 0
@@ -212,10 +247,10 @@ class _Run:
 
 
 def _split_ascii(
-    octets: NDArray[np.uint8], kind: TokenClass, kernels: ModuleType
+    octets: NDArray[np.uint8], kind: TokenClass | AsciiClass, kernels: ModuleType
 ) -> LocatedTokens:
     """Split a block in place, but for its end, which has no room after it."""
-    members, ranges = _members(kind, is_block=True)
+    members, ranges = class_members(kind, is_block=True)
     run = _Run(octets.size, kind, kernels, with_rows=False)
     cut = max(octets.size - kernels.PADDING, 0)
     searched = octets[max(cut - CUT_MAX, 0) : cut][::-1].tolist()
@@ -229,7 +264,7 @@ def _split_ascii(
 
 def _split_lines(
     octets: NDArray[np.uint8],
-    kind: TokenClass,
+    kind: TokenClass | AsciiClass,
     kernels: ModuleType,
     *,
     with_rows: bool,
@@ -247,31 +282,45 @@ def _split_lines(
 
 
 def _split_series(
-    text: pl.Series, kind: TokenClass, kernels: ModuleType, *, with_rows: bool
+    text: pl.Series,
+    kind: TokenClass | AsciiClass,
+    kernels: ModuleType,
+    *,
+    with_rows: bool,
 ) -> LocatedTokens:
     """Split a series row by row."""
+    if len(text) == 0:
+        return LocatedTokens(text.alias(""), np.zeros(0, dtype=np.int64))
+    rows = located_rows(text, kernels)
+    return _split_rows(
+        rows.starts, rows.lengths, text.item, kind, kernels, with_rows=with_rows
+    )
+
+
+def located_rows(text: pl.Series, kernels: ModuleType) -> LocatedRows:
+    """Return where in memory the rows are; that of null is empty."""
     starts = np.empty(len(text), dtype=np.uint64)
     lengths = np.empty(len(text), dtype=np.int64)
     if len(text) == 0:
-        return LocatedTokens(text.alias(""), lengths)
+        return LocatedRows(starts, lengths, text)
     array = text.to_arrow(compat_level=pl.CompatLevel.newest())
     strings = Strings.of(array)
     nulls = text.is_null().to_numpy() if text.null_count() else NO_NULLS
     kernels.locate(strings.views, strings.buffers, nulls, starts, lengths)
-    return _split_rows(starts, lengths, text.item, kind, kernels, with_rows=with_rows)
+    return LocatedRows(starts, lengths, array)
 
 
 def _split_rows(
     starts: NDArray[np.uint64],
     lengths: Integers,
     row_text: Callable[[int], str],
-    kind: TokenClass,
+    kind: TokenClass | AsciiClass,
     kernels: ModuleType,
     *,
     with_rows: bool,
 ) -> LocatedTokens:
     """Split rows of text at these addresses; `row_text` gives that of a foreign row."""
-    _, ranges = _members(kind, is_block=False)
+    _, ranges = class_members(kind, is_block=False)
     packed = np.empty(int(lengths.sum()) + lengths.size + kernels.PADDING, np.uint8)
     ends = np.empty(lengths.size, dtype=np.int64)
     is_foreign = np.empty(lengths.size, dtype=np.bool_)
@@ -288,31 +337,31 @@ def _padding(kernels: ModuleType) -> NDArray[np.uint8]:
 
 
 @lru_cache(maxsize=64)
-def _members(
-    kind: TokenClass, *, is_block: bool
-) -> tuple[frozenset[int], NDArray[np.uint64]]:
-    """Return the ASCII members of a class, also as ranges in the form of `members`."""
-    matches = re.compile(kind.pattern).fullmatch
-    members = [code for code in range(ASCII_SIZE) if matches(chr(code))]
+def class_members(
+    kind: TokenClass | AsciiClass, *, is_block: bool
+) -> tuple[frozenset[int], NDArray[np.uint8]]:
+    """Return the ASCII members of a class, also as pairs of first code and number."""
+    if isinstance(kind, AsciiClass):
+        members = sorted(kind.members)
+    else:
+        matches = re.compile(kind.pattern).fullmatch
+        members = [code for code in range(ASCII_SIZE) if matches(chr(code))]
     if is_block and NEWLINE in members:
         members.remove(NEWLINE)
     inside = frozenset(members)
-    ranges: list[int] = []
-    for code in members:
-        if code - 1 not in inside:
-            ranges.append(ASCII_SIZE - code)
-        if code + 1 not in inside:
-            ranges.append(ASCII_SIZE - code - 1)
-    return inside, np.array([EVERY_BYTE * end for end in ranges], dtype=np.uint64)
+    starts = [code for code in members if code - 1 not in inside]
+    ends = [code for code in members if code + 1 not in inside]
+    ranges = [(low, high - low + 1) for low, high in zip(starts, ends, strict=True)]
+    return inside, np.array(ranges, dtype=np.uint8).reshape(-1)
 
 
 # ------------------------------------------------------------------ without them
 
 
-def _split_by_polars(text: pl.Series, kind: TokenClass) -> LocatedTokens:
+def _split_by_polars(text: pl.Series, kind: TokenClass | AsciiClass) -> LocatedTokens:
     rows = pl.DataFrame({"text": text}).with_row_index("row").drop_nulls()
     is_ascii = pl.col("text").str.len_bytes() == pl.col("text").str.len_chars()
-    members, _ = _members(kind, is_block=False)
+    members, _ = class_members(kind, is_block=False)
     # A class without members is written as one that no ASCII text matches.
     inside = "".join(f"\\x{{{code:02X}}}" for code in sorted(members)) or "\\x{80}"
     found = pl.col("text").str.extract_all(f"[{inside}]+")
@@ -323,11 +372,12 @@ def _split_by_polars(text: pl.Series, kind: TokenClass) -> LocatedTokens:
 
 
 def _merged(
-    plain: LocatedTokens, foreign: list[Any], kind: TokenClass
+    plain: LocatedTokens, foreign: list[Any], kind: TokenClass | AsciiClass
 ) -> LocatedTokens:
     """Put the tokens of foreign rows between those of the others."""
     if not foreign:
         return plain
+    assert isinstance(kind, TokenClass), "a class of ASCII was given other text"
     findall = re.compile(f"{kind.pattern}+").findall
     pairs = [(row, token) for row, text in foreign for token in findall(text)]
     words = [token.lower() if kind.is_lower else token for _, token in pairs]

@@ -12,9 +12,12 @@ from millstream.plan.nodes import (
     CombineAll,
     Limit,
     Node,
+    Read,
     SortBy,
 )
 from millstream.plan.physical import lay_out
+from millstream.plan.projection import ColumnSource
+from millstream.plan.text_steps import text_splits
 
 if TYPE_CHECKING:
     from millstream.plan.nodes import LogicalPlan
@@ -66,7 +69,11 @@ def _operator_line(plan: LogicalPlan, node: Node) -> str:
 
 
 def _stage_lines(stages: StagePlan, stage: Stage) -> list[str]:
-    chain = " -> ".join(_label(node) for node in stage.nodes)
+    pieces = {node.id for split in text_splits(stage.nodes) for node in split.nodes}
+    chain = " -> ".join(
+        f"{_label(node)} (as tokens)" if node.id in pieces else _label(node)
+        for node in stage.nodes
+    )
     lines = [f"  stage {stage.id} ({_width(stage)}): {chain}"]
     lines += [f"    {_edge(edge)}" for edge in stages.outputs(stage)]
     return lines
@@ -113,5 +120,7 @@ def _label(node: Node) -> str:
             return f"{node.name} (first {limit})"
         case Limit(rows):
             return f"{node.name} ({rows})"
+        case Read(ColumnSource() as source, int() as count):
+            return f"{node.name} ({len(source.schema)} of {count} columns)"
         case _:
             return node.name

@@ -119,6 +119,12 @@ class Part:
         return bool(self.tree["Function"]["function"]["TopK"]["descending"])
 
     @property
+    def propagates_nans(self) -> bool:
+        """Whether one NaN makes the extreme of all values NaN."""
+        body = self.tree["Agg"].get(self.kind) if "Agg" in self.tree else None
+        return isinstance(body, dict) and bool(body.get("propagate_nans"))
+
+    @property
     def ddof(self) -> int:
         """What a variance divides by is the number of values less this."""
         return int(self.tree["Agg"][self.kind][1])

@@ -7,7 +7,7 @@ imports Polars; expressions and schemas are opaque.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,27 +17,42 @@ __all__ = [
     "CollectFrames",
     "CombineFrame",
     "FrameSpec",
+    "JoinFrames",
+    "JoinStatic",
     "MapFrames",
     "SortFrame",
     "ToFrame",
     "ToRows",
     "Tokens",
     "Transform",
+    "UniqueFrame",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A row-wise query: a lazy frame for a lazy frame; a run of them is one query."""
+    """A row-wise query: a lazy frame for a lazy frame; a run of them is one query.
+
+    `step` says what it does where `millstream.plan.text_steps` has a word for it.
+    """
 
     function: Callable[[Any], Any]
+    step: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class MapFrames:
-    """Any data frame for a data frame."""
+    """Any data frame for a data frame.
+
+    Attributes
+    ----------
+    needs
+        Which columns it looks at: all, the same that are needed of its output, or none
+        that its input has by right.
+    """
 
     function: Callable[[Any], Any]
+    needs: Literal["all", "the same", "nothing"] = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +88,47 @@ class SortFrame:
 
     by: tuple[str, ...]
     descending: tuple[bool, ...]
+    nulls_last: tuple[bool, ...]
     limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFrames:
+    """Every row of input 0 with those of input 1, of which every task has all."""
+
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    how: str
+    right_schema: Any
+    suffix: str = "_right"
+    nulls_equal: bool = False
+
+    def query(self, left: Any, right: Any) -> Any:
+        """Return the join of two lazy frames; left rows stay in order."""
+        return left.join(
+            right,
+            left_on=list(self.left_on),
+            right_on=list(self.right_on),
+            how=self.how,
+            suffix=self.suffix,
+            nulls_equal=self.nulls_equal,
+            maintain_order="left",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStatic:
+    """Every row with those of a data frame that travels with the plan."""
+
+    join: JoinFrames
+    right: Any
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueFrame:
+    """The first row of every key, as soon as it comes."""
+
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +152,9 @@ FrameSpec = (
     | CombineFrame
     | AggregateFrame
     | SortFrame
+    | JoinFrames
+    | JoinStatic
+    | UniqueFrame
     | Tokens
     | CollectFrames
 )

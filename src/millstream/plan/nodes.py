@@ -73,9 +73,17 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read the splits of a source."""
+    """Read the splits of a source.
+
+    Attributes
+    ----------
+    column_count
+        How many columns there are, where the planner found that fewer are needed and
+        made the source leave the others out.
+    """
 
     source: Source[Any]
+    column_count: int | None = None
 
 
 # One row in, some rows out, nothing remembered; a run of these becomes one function.

@@ -2,7 +2,8 @@
 
 Whatever can be made smaller before rows move is made smaller there: associative
 aggregates are combined, a limit is also a limit of every task, and only the first
-rows of a sort travel.  Rewriting keeps the ids of the user's nodes.
+rows of a sort travel; columns of files that nobody needs are not read
+(`millstream.plan.projection`).  Rewriting keeps the ids of the user's nodes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from millstream.plan.nodes import (
     Node,
     SortBy,
 )
+from millstream.plan.projection import with_needed_columns
 
 if TYPE_CHECKING:
     from millstream.plan.nodes import LogicalPlan, Spec
@@ -34,7 +36,7 @@ def rewrite(plan: LogicalPlan) -> list[Node]:
     rewriter = _Rewriter(plan)
     for node in plan.nodes:
         rewriter.visit(node)
-    return rewriter.nodes
+    return with_needed_columns(rewriter.nodes)
 
 
 @dataclass(slots=True)

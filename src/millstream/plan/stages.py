@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millstream.plan.frames import JoinFrames
 from millstream.plan.grouping import Gather, LocalOrShuffle, Shuffle
 from millstream.plan.nodes import KeyBy, Merge, Node, Read, Regroup, Zip
 from millstream.plan.rewrite import rewrite
@@ -126,12 +127,15 @@ class _Builder:
 
     def _width(self, node: Node) -> int | None:
         """Return the most tasks of a stage that begins with `node`."""
+        inputs = node.inputs
+        if isinstance(node.spec, JoinFrames):
+            inputs = inputs[:1]
         kept = [
             self.widths[self._stage_of[source]]
-            for source in node.inputs
+            for source in inputs
             if self._keeps_rows_in_place(self._by_id[source])
         ]
-        if len(kept) < len(node.inputs) or not kept or None in kept:
+        if len(kept) < len(inputs) or not kept or None in kept:
             return node.width
         widest = max(width for width in kept if width is not None)
         return widest if node.width is None else min(widest, node.width)

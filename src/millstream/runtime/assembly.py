@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from millstream.operators.build import TaskContext, build_chain
 from millstream.plan.nodes import Read
 from millstream.plan.physical import Channel, PhysicalPlan, lay_out
+from millstream.protocol.batching import BatchSize
 from millstream.runtime.channels import (
     CreditReturn,
     InputChannel,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.operators.base import Rows
+    from millstream.plan.nodes import Node
     from millstream.plan.stages import Stage
     from millstream.ports import Clock, Network
     from millstream.protocol.ids import ChannelId, Generation, PeerId
@@ -75,7 +77,9 @@ class _Assembler:
         if isinstance(first.spec, Read):
             splits = self.deployment.splits[first.id]
             own = splits[self.index :: self.plan.task_count(stage)]
-            self.intakes[stage.id] = SourceIntake(first.spec.source, list(own), config)
+            self.intakes[stage.id] = SourceIntake(
+                first.spec.source, list(own), config, _frame_size(first, config)
+            )
             return
         intake = ChannelIntake()
         for channel in self.plan.inputs(stage.id, self.index):
@@ -164,6 +168,19 @@ def assemble(
     for stage in reversed(own):
         assembler.make_task(stage)
     return assembler.made
+
+
+def _frame_size(source: Node, config: Config) -> BatchSize | None:
+    """Return how large the data frames of a source are; None if it makes rows."""
+    if not source.makes_frames:
+        return None
+    policy = source.buffer or config.frame_buffer
+    return BatchSize(
+        policy.rows,
+        least=config.frame_rows_min,
+        most=config.frame_rows_max,
+        bound_ns=policy.timeout_ns,
+    )
 
 
 def _window_bytes(config: Config, plan: PhysicalPlan) -> int:

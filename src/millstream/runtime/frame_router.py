@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from millstream.runtime.router import Router
+from millstream.state.frame_codec import frame_shards
 
 if TYPE_CHECKING:
-    import polars as pl
     from numpy.typing import NDArray
 
     from millstream.protocol.routing import RoutingTable
     from millstream.runtime.channels import OutputChannel
 
 __all__ = ["ColumnsRouter"]
-
-_HASH_SEED = 0x6D73
-"""Any number, but the same in every process of a job."""
 
 
 class ColumnsRouter(Router):
@@ -37,7 +34,7 @@ class ColumnsRouter(Router):
 
     def route(self, rows: Any, now_ns: int) -> None:
         """Put the rows of every task into the buffer of its channel."""
-        owners = self._owners[self._shards(rows)]
+        owners = self._owners[frame_shards(rows, self._names, len(self._owners))]
         order = np.argsort(owners, kind="stable")
         ends = np.cumsum(np.bincount(owners, minlength=len(self.channels)))
         grouped: Any = rows[order]
@@ -46,8 +43,3 @@ class ColumnsRouter(Router):
             if end > start:
                 channel.put(grouped.slice(start, end - start), now_ns)
             start = end
-
-    def _shards(self, rows: pl.DataFrame) -> NDArray[Any]:
-        hashes = rows.select(self._names).hash_rows(_HASH_SEED).to_numpy()
-        high = hashes >> np.uint64(32)
-        return (high * np.uint64(len(self._owners)) >> np.uint64(32)).astype(np.intp)

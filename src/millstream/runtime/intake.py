@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millstream.config import Config
     from millstream.connectors.base import Source, SourceReader, Split
+    from millstream.protocol.batching import BatchSize
     from millstream.runtime.channels import InputChannel
 
 __all__ = ["ChannelIntake", "Intake", "SourceIntake"]
@@ -53,6 +54,9 @@ class ChannelIntake:
                 self._note_end(channel.port)
         return None
 
+    def note_time(self, rows: int, elapsed_ns: int) -> None:
+        """Learn nothing: how large batches are is up to their senders."""
+
     def over_ports(self) -> list[int]:
         """Return the input ports that ended since the last time."""
         ports, self._over_ports = self._over_ports, []
@@ -84,10 +88,16 @@ class SourceIntake:
     """Reads the splits of a source that belong to a task, a batch of each in turn."""
 
     def __init__(
-        self, source: Source[Any], splits: list[Split], config: Config
+        self,
+        source: Source[Any],
+        splits: list[Split],
+        config: Config,
+        frame_size: BatchSize | None = None,
     ) -> None:
         self._source = source
         self._config = config
+        #: How large the data frames should be, if it makes such.
+        self._frame_size = frame_size
         self._waiting = deque(splits)
         self._open: deque[tuple[Split, SourceReader[Any]]] = deque()
         self._current: tuple[Split, int, int] | None = None
@@ -114,7 +124,7 @@ class SourceIntake:
         idle_count = 0
         while self._open_next():
             split, reader = self._open[0]
-            rows = reader.read(self._config.source_batch_rows)
+            rows = reader.read(self._batch_rows)
             if rows is None:
                 reader.close()
                 self._open.popleft()
@@ -130,6 +140,16 @@ class SourceIntake:
                 self.idle_until_ns = now_ns + self._idle_ns
                 return None
         return None
+
+    @property
+    def _batch_rows(self) -> int:
+        size = self._frame_size
+        return self._config.source_batch_rows if size is None else size.rows
+
+    def note_time(self, rows: int, elapsed_ns: int) -> None:
+        """Learn how long it took to read and process a batch."""
+        if self._frame_size is not None:
+            self._frame_size.note(rows, elapsed_ns)
 
     def _open_next(self) -> bool:
         """Open the next split: of a bounded source one by one, else all at once."""

@@ -147,9 +147,12 @@ class Task:
                 self._intake.close()
                 self.phase = TaskPhase.DRAINING
                 return True
+            began_ns = self._clock.monotonic_ns()
             taken = self._take()
             if taken is not None:
                 self._process(*taken)
+                elapsed_ns = self._clock.monotonic_ns() - began_ns
+                self._intake.note_time(len(taken[0]), elapsed_ns)
             if self._is_satisfied():
                 self._intake.close()
                 self._begin_finish()

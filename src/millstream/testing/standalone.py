@@ -22,7 +22,7 @@ from millstream.errors import LaunchError
 from millstream.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
 __all__ = ["StandaloneCluster"]
@@ -57,6 +57,8 @@ class StandaloneCluster:
         Number of Spark workers; an application gets one executor on each.
     cores, memory
         What each Spark worker has to give.
+    settings
+        Settings of Spark for master and workers, such as ``spark.authenticate``.
 
     Examples
     --------
@@ -66,10 +68,17 @@ class StandaloneCluster:
             flow.run(master=cluster.master, workers=2)
     """
 
-    def __init__(self, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
+    def __init__(
+        self,
+        workers: int = 2,
+        cores: int = 1,
+        memory: str = "1g",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._worker_count = workers
         self._cores = cores
         self._memory = memory
+        self._settings = dict(settings or {})
         self._master = ""
         self._workers: list[_Daemon] = []
         self._cleanup = ExitStack()
@@ -98,6 +107,9 @@ class StandaloneCluster:
         with ExitStack() as stack:
             home = Path(stack.enter_context(TemporaryDirectory(prefix="millstream-")))
             (home / "log4j2.properties").write_text(_LOGGING)
+            (home / "spark-defaults.conf").write_text(
+                "".join(f"{key} {value}\n" for key, value in self._settings.items())
+            )
             master = _Daemon(home, "master", _MASTER_CLASS)
             stack.callback(master.stop)
             self._master = master.wait_for(lambda log: _found(_MASTER_URL, log))

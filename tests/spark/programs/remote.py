@@ -25,6 +25,13 @@ def main() -> None:
     job = flow.run(spark=spark)
     answer["workers"] = len(job.worker_pids())
     answer["counts"] = sorted(counts.result())
+    both_ways = ms.Flow("both-ways")
+    stream = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    table = both_ways.from_spark(spark.range(100)).to_spark()
+    first = both_ways.from_spark_stream(stream, trigger="0s").limit(20).collect()
+    both_ways.run(spark=spark)
+    answer["table"] = table.result().selectExpr("sum(id)").collect()[0][0]
+    answer["first"] = first.result()["value"].n_unique()
     stuck = ms.Flow("stuck")
     stuck.from_iterable(range(3)).map(hang).collect()
     job = stuck.start(spark=spark, workers=1, stop_grace_ms=200)

@@ -184,12 +184,6 @@ def test_a_file_in_the_way_is_refused_while_the_flow_is_built(
         TextSink(tmp_path / "file" / below)
 
 
-def test_a_url_is_refused_while_the_flow_is_built() -> None:
-    """It would otherwise become a local directory of that name."""
-    with pytest.raises(UsageError, match="local or mounted directory"):
-        JsonLinesSink("s3://bucket/out")
-
-
 def test_a_worker_that_does_not_see_the_directory_says_so(tmp_path: Path) -> None:
     """The driver's disk is not every worker's disk."""
     with pytest.raises(FileNotFoundError, match="driver and all workers share"):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 
 import millstream as ms
-from millstream.connectors.bad_rows import MalformedError
+from millstream.config import Config
+from millstream.connectors import line_numbers
+from millstream.connectors.bad_rows import MalformedError, bad_part, good_part
+from millstream.connectors.base import Split
 from millstream.connectors.csv import CsvDialect, CsvFormat
+from millstream.connectors.frame_files import ByteRange, LineFrames
+from millstream.connectors.text_frame import TextFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,10 +91,79 @@ def test_bad_rows_within_the_budget_are_left_out_and_kept_aside(
     assert rows.result().height == 3
     assert rows.result().n_unique() == 1
     assert aside.result()["file"].to_list() == [str(path)] * 2
+    assert aside.result()["line"].to_list() == [2, 4]
     assert aside.result()["offset"].to_list() == [first, second]
     line = bad.decode("utf-8", "backslashreplace")
-    assert aside.result()["line"].to_list() == [line] * 2
+    assert aside.result()["text"].to_list() == [line] * 2
     assert all(aside.result()["cause"])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("kind", GOOD)
+def test_bad_rows_of_a_file_that_many_tasks_read_come_once_with_their_lines(
+    tmp_path: Path, kind: str, workers: int
+) -> None:
+    """A task that reads from the middle of a file still knows the numbers of lines."""
+    lines = [GOOD[kind].replace(b"a", b"a" * 20).replace(b"x", b"x" * 20)] * 150_000
+    bad = {"csv": b"x,y", "jsonl": b'{"n": 2', "lines": b"\xff"}[kind]
+    places = [1, 2, 77_777, 77_778, 122_222, 149_999, 150_000]
+    for place in places:
+        lines[place - 1] = bad
+    path = written(tmp_path / "a.x", *lines)
+    flow = ms.Flow("bad")
+    frame = frame_of(flow, path, kind, max_bad_rows=len(places))
+    aside = frame.bad_rows.collect()
+    frame.collect()
+    flow.run(on="local", workers=workers)
+
+    content = path.read_bytes()
+    found = aside.result().sort("line")
+    assert found["line"].to_list() == places
+    assert all(content[at:].startswith(bad) for at in found["offset"])
+    assert found["offset"].n_unique() == len(places)
+
+
+def test_a_reader_gives_nothing_while_it_counts_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its offset stays, so that a snapshot in between loses neither good nor bad rows."""
+    monkeypatch.setattr(line_numbers, "_BYTES_PER_TURN", 1)
+    path = written(tmp_path / "a.txt", b"one", b"two", b"three", b"\xff", b"four")
+    source = LineFrames([str(path)], TextFormat(), max_bad_rows=1)
+    split = Split("part", ByteRange(str(path), 6, 21, 21))
+    with closing(source.open(split, 0, Config())) as reader:
+        frames: list[Any] = [reader.read(1)]
+        while reader.offset == 8:
+            assert frames[-1].is_empty()
+            frames.append(reader.read(1))
+
+    assert len(frames) == 8
+    assert good_part(frames[-1])["line"].to_list() == ["three", "four"]
+    assert bad_part(frames[-1])["line"].to_list() == [4]
+
+
+def test_the_text_of_a_bad_row_is_kept_whole_up_to_a_limit(tmp_path: Path) -> None:
+    """Whoever mends rows needs all of it; a gigabyte of nonsense helps nobody."""
+    path = written(tmp_path / "a.csv", b"x" * 5_000, b"y" * 100_000)
+    flow = ms.Flow("bad")
+    frame = frame_of(flow, path, "csv", max_bad_rows=2)
+    texts = frame.bad_rows.collect()
+    frame.collect()
+    flow.run(on="local", workers=1)
+
+    assert texts.result()["text"].to_list() == ["x" * 5_000, "y" * 65_536]
+
+
+def test_the_line_of_a_bad_record_of_many_lines_is_its_first(tmp_path: Path) -> None:
+    """That is where one looks."""
+    path = written(tmp_path / "a.csv", b'1,"a\nb"', b'two,"c\nd"', b"3,e")
+    flow = ms.Flow("bad")
+    frame = frame_of(flow, path, "csv", max_bad_rows=1, multiline=True)
+    aside = frame.bad_rows.select("line", "offset", "text").collect()
+    frame.collect()
+    flow.run(on="local", workers=1)
+
+    assert aside.result().rows() == [(3, 8, 'two,"c\nd"')]
 
 
 def test_the_budget_holds_for_all_files_together(tmp_path: Path) -> None:
@@ -119,10 +194,10 @@ def test_bad_rows_can_be_written_like_any_frame(tmp_path: Path) -> None:
     flow = ms.Flow("bad")
     frame = frame_of(flow, path, "csv", max_bad_rows=4)
     frame.collect()
-    texts = frame.bad_rows.select("line", "offset").to_rows().collect()
+    texts = frame.bad_rows.select("text", "offset").to_rows().collect()
     flow.run(on="local", workers=3)
 
-    assert texts.result() == [{"line": "x,y", "offset": 4}]
+    assert texts.result() == [{"text": "x,y", "offset": 4}]
 
 
 def test_without_a_budget_there_are_no_bad_rows_to_ask_for(tmp_path: Path) -> None:

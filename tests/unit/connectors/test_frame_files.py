@@ -114,12 +114,12 @@ def frames_from(
 ) -> list[pl.DataFrame]:
     frames = []
     with closing(source.open(split, offset, config)) as reader:
-        while (frame := reader.read(1)) is not None:
+        while (frame := reader.read(config.frame_buffer.rows)) is not None:
             frames.append(frame)
     return frames
 
 
-def test_batches_grow_to_the_rows_of_a_frame_buffer(folder: Path) -> None:
+def test_batches_grow_to_the_rows_asked_for(folder: Path) -> None:
     """Short rows make blocks of many rows, within a bound of bytes."""
     flow = ms.Flow("read")
     flow.read_csv(folder / "0.csv")
@@ -151,14 +151,6 @@ def test_no_path_is_refused(verb: str) -> None:
     """An empty list is a mistake, not an empty input."""
     with pytest.raises(ms.UsageError, match=f"{verb} got an empty list of paths"):
         getattr(ms.Flow("read"), verb)([])
-
-
-def test_a_url_needs_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it the sentence says what to install."""
-    monkeypatch.setitem(sys.modules, "fsspec.core", None)
-
-    with pytest.raises(ms.UsageError, match=r"'s3://bucket/a\.csv' needs fsspec"):
-        ms.Flow("read").read_csv("s3://bucket/a.csv")
 
 
 def test_compressed_files_are_refused(tmp_path: Path) -> None:

@@ -144,7 +144,6 @@ def test_a_pattern_without_files_is_refused(tmp_path: Path, pattern: str) -> Non
     ("paths", "options", "message"),
     [
         ([], {}, "empty list of paths"),
-        ("s3://bucket/a.txt", {}, "needs fsspec"),
         (".", {"encoding": "utf-16"}, "cannot cut utf-16 files into lines"),
         (".", {"encoding": "cp037"}, "cannot cut cp037 files into lines"),
         (".", {"encoding": "utf-9"}, "unknown encoding: utf-9"),

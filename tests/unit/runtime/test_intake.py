@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 from tests.making import channel
 
 from millstream.config import Config, configured
 from millstream.connectors.base import Source, SourceReader, Split
+from millstream.connectors.frame import DataFrameSource
+from millstream.protocol.batching import BatchSize
 from millstream.protocol.frames import FrameKind
 from millstream.runtime.channels import InputChannel
 from millstream.runtime.intake import ChannelIntake, SourceIntake
@@ -161,3 +164,19 @@ def test_closing_a_source_intake_closes_its_readers() -> None:
 
     assert sorted(source.closed) == ["abc", "xy"]
     assert intake.is_over
+
+
+def test_data_frames_become_as_large_as_their_time_allows() -> None:
+    """A batch above the bound is followed by a smaller one, of the same split."""
+    source = DataFrameSource(pl.DataFrame({"n": range(100_000)}))
+    size = BatchSize(16_384, least=1024, most=131_072, bound_ns=50_000_000)
+    intake = SourceIntake(source, source.splits(1), Config(), size)
+
+    heights = []
+    for _ in range(3):
+        taken = intake.take(0)
+        assert taken is not None
+        heights.append(len(taken[0]))
+        intake.note_time(heights[-1], 200_000_000)
+
+    assert heights == [16_384, 2048, 1024]

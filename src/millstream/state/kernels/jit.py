@@ -4,7 +4,8 @@ Importing a module that uses `compiled` compiles its kernels or loads them from 
 cache; that takes seconds or tenths of a second, so only `loading` imports such modules.
 
 Numba's cache notices a change of the file a kernel stands in and of no other.  So a
-kernel and everything of ours that is inlined into it stand in one file.
+kernel and everything of ours that is inlined into it stand in one file, except for what
+is in `words`, which therefore never changes.
 """
 
 from __future__ import annotations

@@ -1,29 +1,37 @@
 """Splitting text into tokens: one pass over the bytes, Arrow views out.
 
-Theory of operation.  A character class is a few ranges of ASCII bytes.  Eight bytes are
-compared with a range at once, by additions; every 64 results are gathered into the bits
-of one word, and the tokens are the runs of ones in it.  So there is no branch for a byte
-and hardly a mispredicted one for a token.  A token of at most 12 bytes is put inside its
-view by two loads and masks; a longer one is copied to a buffer of its own.
+Theory of operation.  A character class is a few ranges of ASCII bytes.  64 bytes are
+compared with a range at once, which gives the bits of one word, and the tokens are the
+runs of ones in it.  So there is no branch for a byte and hardly a mispredicted one for a
+token.  A token of at most 12 bytes is put inside its view by two loads and masks; a
+longer one is copied to a buffer of its own.
 
 Bytes outside ASCII belong to no range: the caller keeps such rows away (`pack` finds
 them) and has them split by somebody who knows Unicode.
 
-Nothing here allocates.  Without room, `split` returns early and is
-called again.
+Nothing here allocates.  Without room, `split` returns early and is called again.
 """
 
 # ruff: noqa: PLR0917, FBT001 - kernels take no keywords
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from llvmlite import ir
-from numba import types
 
-from millstream.state.kernels.jit import compiled, inlined, instruction
+from millstream.state.kernels.jit import compiled, inlined
+from millstream.state.kernels.words import (
+    KEEP_HIGH,
+    KEEP_LOW,
+    copy_row,
+    load_byte,
+    load_word,
+    lowered,
+    lowest,
+    members,
+    store_word,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,19 +48,10 @@ INTEGERS = "Array(int64, 1, 'C', readonly=True)"
 BOOLEANS = "Array(boolean, 1, 'C', readonly=True)"
 
 U64 = np.uint64
-ZERO, ONE, TWO, FOUR, SEVEN, EIGHT = U64(0), U64(1), U64(2), U64(4), U64(7), U64(8)
+ZERO, ONE, FOUR, EIGHT = U64(0), U64(1), U64(4), U64(8)
 TWELVE, SIXTEEN, HALF, TOP = U64(12), U64(16), U64(32), U64(63)
 LOW = U64(0xFFFF_FFFF)
-EVERY = U64(0x0101_0101_0101_0101)
-HIGH_BITS = EVERY * U64(0x80)
-BELOW_A, BELOW_BRACKET = EVERY * U64(0x80 - 0x41), EVERY * U64(0x80 - 0x5B)
-
-# Multiplying eight bytes of 0 or 1 by this puts them side by side into the top byte.
-GATHER, TOP_BYTE = U64(0x0102_0408_1020_4080), U64(56)
-
-# By the length of a token up to 12, what to keep of its first and second eight bytes.
-KEEP_LOW = np.array([2 ** (8 * min(n, 8)) - 1 for n in range(13)], dtype=np.uint64)
-KEEP_HIGH = np.array([2 ** (8 * max(n - 8, 0)) - 1 for n in range(13)], dtype=np.uint64)
+HIGH_BITS = U64(0x8080_8080_8080_8080)
 
 # How many bytes are looked at together, and the most tokens that can end among them.
 BITS, ENDS_MAX = 64, 33
@@ -65,78 +64,6 @@ BETWEEN = np.uint8(0xFF)
 
 # What `state` holds, by position.
 COUNT, LONG_USED, POSITION, IS_OPEN, OPENED = range(5)
-
-
-@instruction
-def load_word(_context: Any, _address: Any) -> Any:
-    """Read the word at an address, aligned or not."""
-
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-        return builder.load(pointer, align=1)
-
-    return types.uint64(types.uint64), generate
-
-
-@instruction
-def load_byte(_context: Any, _address: Any) -> Any:
-    """Read the byte at an address."""
-
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-        return builder.load(pointer)
-
-    return types.uint8(types.uint64), generate
-
-
-@instruction
-def store_word(_context: Any, _address: Any, _word: Any) -> Any:
-    """Write a word to an address, aligned or not."""
-
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-        builder.store(args[1], pointer, align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.uint64, types.uint64), generate
-
-
-@instruction
-def lowest(_context: Any, _word: Any) -> Any:
-    """Return the position of the lowest bit that is set; there must be one."""
-
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), generate
-
-
-@inlined
-def lowered(word: U64) -> U64:
-    """Turn the capital letters among eight ASCII bytes into small ones."""
-    is_capital = (word + BELOW_A) & ~(word + BELOW_BRACKET) & HIGH_BITS
-    return word | is_capital >> TWO
-
-
-@inlined
-def members(address: U64, ranges: Words) -> U64:
-    """Return as bits which of 64 bytes are in a range.
-
-    Adding to an ASCII byte what it lacks to 128 at the low end of a range sets its
-    highest bit if it is at or above that end; likewise beyond the high end.
-    """
-    bits = ZERO
-    for part in range(8):
-        word = load_word(address + U64(part) * EIGHT)
-        ascii_bits = word & ~HIGH_BITS
-        inside = ZERO
-        for pair in range(ranges.size // 2):
-            inside |= (ascii_bits + ranges[2 * pair]) & ~(
-                ascii_bits + ranges[2 * pair + 1]
-            )
-        inside &= ~word & HIGH_BITS
-        bits |= ((inside >> SEVEN) * GATHER >> TOP_BYTE) << (U64(part) * EIGHT)
-    return bits
 
 
 @inlined
@@ -163,13 +90,13 @@ def emit(
 
 
 @compiled(
-    f"boolean({BYTES}, int64, {WORDS}, boolean, uint64[::1], int64[::1], uint8[::1],"
+    f"boolean({BYTES}, int64, {BYTES}, boolean, uint64[::1], int64[::1], uint8[::1],"
     " int64[::1])"
 )
 def split(
     text: Bytes,
     size: int,
-    ranges: Words,
+    ranges: Bytes,
     is_lower: bool,
     views: Words,
     positions: Integers,
@@ -259,20 +186,10 @@ def pack(
     base = U64(text.ctypes.data)
     used = 0
     for row in range(starts.size):
-        start, length = starts[row], lengths[row]
-        seen = ZERO
-        whole = length - length % 8
-        for at in range(0, whole, 8):
-            word = load_word(start + U64(at))
-            store_word(base + U64(used + at), word)
-            seen |= word
-        for at in range(whole, length):
-            byte = load_byte(start + U64(at))
-            text[used + at] = byte
-            seen |= U64(byte)
+        seen = copy_row(starts[row], lengths[row], base + U64(used))
         is_foreign[row] = seen & HIGH_BITS != ZERO
         if not is_foreign[row]:
-            used += length
+            used += lengths[row]
         text[used] = BETWEEN
         used += 1
         ends[row] = used

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "Family", "chosen", "is_installed", "ready"]
 
-Family = Literal["index", "scatter", "tokens"]
+Family = Literal["index", "scatter", "lines", "counts", "fields", "tokens"]
 
 Engine = Literal["auto", "native", "polars"]
 """`auto` is native as soon as that is compiled; `native` waits; `polars` never asks."""
 
 #: In the order in which they are compiled.
-FAMILIES: tuple[Family, ...] = ("index", "scatter", "tokens")
+FAMILIES: tuple[Family, ...] = (
+    *("index", "scatter", "lines", "counts", "fields", "tokens"),
+)
 
 logger = logging.getLogger(__name__)
 

@@ -92,6 +92,8 @@ class _Keys:
         self._zeroed = 0
         #: How many keys there were when the last step was taken.
         self._stepped = 0
+        #: Entries of tables zeroed or copied so far, which is the work of growing.
+        self.moved = 0
         self._chunks: list[NDArray[np.uint64]] = []
         self._addresses = np.zeros(0, dtype=np.uint64)
         self._state = np.array([0, 0, -1, 0, 0, 0], dtype=np.int64)
@@ -153,6 +155,7 @@ class _Keys:
             self._next = np.empty(2 * self._table.size, dtype=np.uint64)
         stop = min(self._zeroed + entries, self._next.size)
         self._next[self._zeroed : stop] = 0
+        self.moved += stop - self._zeroed
         self._zeroed = stop
 
     def _migrate(self, entries: int) -> None:
@@ -161,6 +164,7 @@ class _Keys:
             return
         stop = min(self._migrated + entries, self._old.size)
         self._kernels.migrate(self._old, self._table, self._migrated, stop)
+        self.moved += stop - self._migrated
         self._migrated = stop
         if stop == self._old.size:
             self._old = NO_TABLE

@@ -1,0 +1,106 @@
+"""Check the arguments of `join`: keys, how, and what Polars makes of both schemas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from millstream.errors import UsageError
+from millstream.plan.frames import JoinFrames
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from millstream.api.frame import Frame
+
+__all__ = ["join_spec"]
+
+_HOW = ("inner", "left", "semi", "anti")
+_OTHER_HOW = {
+    "right": "; for a right join, swap the two frames",
+    "full": "; for a full join, .union(...) a left join and the anti join of the other side",
+    "cross": "; for a cross join, join on a column that is the same everywhere",
+}
+
+
+def join_spec(
+    left: Frame,
+    right: Any,
+    keys: tuple[Any, Any, Any],
+    *,
+    how: str,
+    suffix: str,
+    nulls_equal: bool,
+) -> tuple[JoinFrames, pl.Schema]:
+    """Return what a join does and the schema it makes; `keys` are on, left_on, right_on."""
+    if how not in _HOW:
+        msg = f"it can be {', '.join(_HOW)}, got {how!r}{_OTHER_HOW.get(how, '')}"
+        raise UsageError(msg)
+    right_schema = _schema(right)
+    left_on, right_on = _checked_keys(*keys)
+    _check_columns("left", left_on, left.schema)
+    _check_columns("right", right_on, right_schema)
+    spec = JoinFrames(left_on, right_on, how, right_schema, suffix, nulls_equal)
+    try:
+        made = spec.query(
+            pl.LazyFrame(schema=left.schema), pl.LazyFrame(schema=right_schema)
+        ).collect()
+    except pl.exceptions.PolarsError as error:
+        msg = (
+            f"{str(error).splitlines()[0]}; the left columns are {dict(left.schema)}, the "
+            f"right ones {dict(right_schema)}"
+        )
+        raise UsageError(msg) from None
+    return spec, made.schema
+
+
+def _schema(right: Any) -> pl.Schema:
+    from millstream.api.frame import Frame  # noqa: PLC0415 - mutual
+
+    if isinstance(right, Frame | pl.DataFrame):
+        return right.schema
+    advice = "; collect it first" if isinstance(right, pl.LazyFrame) else ""
+    msg = (
+        "it takes a frame of this flow or a Polars DataFrame, got "
+        f"{type(right).__name__}{advice}"
+    )
+    raise UsageError(msg)
+
+
+def _checked_keys(on: Any, left_on: Any, right_on: Any) -> tuple[Any, Any]:
+    if on is not None and left_on is None and right_on is None:
+        left_on = right_on = on
+    elif on is not None or left_on is None or right_on is None:
+        msg = "it takes either on, or left_on and right_on"
+        raise UsageError(msg)
+    left, right = _names(left_on), _names(right_on)
+    if len(left) != len(right) or not left:
+        msg = (
+            "it takes as many columns on the left as on the right, got "
+            f"{len(left)} and {len(right)}"
+        )
+        raise UsageError(msg)
+    return left, right
+
+
+def _names(columns: Any) -> tuple[str, ...]:
+    names = (columns,) if isinstance(columns, str | pl.Expr) else tuple(columns)
+    for name in names:
+        if not isinstance(name, str):
+            msg = (
+                f"it takes names of columns, got {name}; compute what to join on with "
+                ".with_columns(...) first"
+            )
+            raise UsageError(msg)
+    return names
+
+
+def _check_columns(side: str, names: Sequence[str], schema: pl.Schema) -> None:
+    for name in names:
+        if name not in schema:
+            msg = (
+                f"it names the column {name!r} of the {side} side; the columns there are "
+                f"{list(schema)}"
+            )
+            raise UsageError(msg)

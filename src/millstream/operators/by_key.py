@@ -1,0 +1,49 @@
+"""What operators that remember something for every key have in common.
+
+Without snapshots they remember it in a dict and say nothing to anybody; with snapshots
+in a table, which they tell about the keys of every batch before they work on it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from millstream.operators.base import Operator, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from millstream.plan.nodes import Node
+    from millstream.state.table import Table
+
+__all__ = ["ByKey"]
+
+_LEAVING_ROWS = 1024
+_key = itemgetter(0)
+
+
+class ByKey(Operator):
+    """An operator on pairs of key and value, with an entry for each key."""
+
+    def __init__(self, nodes: tuple[Node, ...], table: Table | None) -> None:
+        super().__init__(nodes)
+        self.state = self.table = table
+        #: The entries where there is no table.
+        self.entries: dict[Any, Any] = {}
+
+    def touched(self, rows: Rows) -> dict[Any, Any]:
+        """Return the dict in which to read and change the entries of the rows' keys."""
+        if self.table is None:
+            return self.entries
+        rows_iterator = iter(rows)
+        return self.table.touch(map(_key, rows_iterator))
+
+    def leaving(self) -> Iterator[Rows]:
+        """Yield all entries a batch at a time, and forget them at the end."""
+        kept = self.entries if self.table is None else self.table
+        entries = iter(kept.items())
+        while rows := list(islice(entries, _LEAVING_ROWS)):
+            yield rows
+        kept.clear()

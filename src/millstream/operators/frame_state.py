@@ -1,0 +1,83 @@
+"""The state of an aggregate of frames by key, as snapshots want it.
+
+`StateTable` numbers the times between two cuts on its own, in *stamps*: what it took over
+in a restore has none, and what came after a cut has a higher one than what came before.
+Epochs are numbers of the job; which stamp stands for an epoch is known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millstream.state.frame_codec import frame_segments, frame_within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import polars as pl
+
+    from millstream.operators.frame_native import StateTable
+    from millstream.protocol.ids import Epoch
+    from millstream.state.base import Segment, ShardRange
+
+__all__ = ["FrameState"]
+
+_RESTORED = 1
+"""The last stamp that nothing after a restore has; 0 would mean everything."""
+
+
+class FrameState:
+    """Takes deltas from a table and puts them into another one."""
+
+    def __init__(
+        self, table: StateTable, keys: tuple[str, ...], shard_count: int
+    ) -> None:
+        self._table = table
+        self._keys = keys
+        self._shard_count = shard_count
+        self._stamp = _RESTORED
+        #: The last stamp before the cut of each epoch.
+        self._stamps: dict[Epoch, int] = {}
+
+    def capture(self, epoch: Epoch, since: Epoch) -> FrameCapture:
+        """Gather the rows of the keys touched after `since`; Polars never changes them."""
+        # An epoch that was not cut here is the one that was restored.
+        after = self._stamps.get(since, _RESTORED) if since else 0
+        frame = self._table.delta(after)
+        self._stamps[epoch] = self._stamp
+        self._begin()
+        return FrameCapture(frame, self._keys, self._shard_count)
+
+    def complete(self, epoch: Epoch) -> None:
+        """Forget the stamps of epochs before it."""
+        self._stamps = {e: stamp for e, stamp in self._stamps.items() if e >= epoch}
+
+    def restore(self, segments: Iterable[Segment], shards: ShardRange) -> None:
+        """Take over the rows of these shards."""
+        count = self._shard_count
+        found = [frame_within(segment, shards, count) for segment in segments]
+        told = [frame for frame in found if frame is not None]
+        # The order of columns may have changed with the engine of the table.
+        self._table.restore(frame.select(told[0].columns) for frame in told)
+        self._begin()
+
+    def close(self) -> None:
+        """Do nothing: the operator owns the table."""
+
+    def _begin(self) -> None:
+        self._stamp += 1
+        self._table.begin_epoch(self._stamp)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameCapture:
+    """Rows of state, one per key."""
+
+    frame: pl.DataFrame
+    keys: tuple[str, ...]
+    shard_count: int
+
+    def segments(self, operator: str, task: int) -> Iterator[Segment]:
+        """Encode them, by shard."""
+        return frame_segments(operator, task, self.frame, self.keys, self.shard_count)
