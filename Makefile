@@ -10,7 +10,7 @@ HAS_JAVA = "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" --version 2>/dev/null \
 	| awk 'NR == 1 && $$2 + 0 >= 17 { found = 1 } END { exit !found }'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench clean
+.PHONY: help demo check test soak chaos bench clean
 
 help: ## Show this list
 	@echo "Millstream: stateful dataflows in plain Python, on the Spark you have."
@@ -32,10 +32,16 @@ check: $(INSTALLED) ## Lint, types, layers and fast tests (under two minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n auto --dist worksteal
 
 test: check ## Everything: check, then the slow, Spark and fault tests
 	$(BIN)/pytest -q -m "slow or spark or fault"
+
+soak: $(INSTALLED) ## Simulate crashes until stopped, or SEEDS=N times per flow
+	$(BIN)/python -m tests.simulation.soak $(SEEDS)
+
+chaos: $(INSTALLED) ## Kill workers, executors and drivers at random (KILLS=50 SECONDS=240)
+	$(BIN)/python -m tests.faults.chaos --kills $(or $(KILLS),50) --seconds $(or $(SECONDS),240)
 
 bench: $(INSTALLED) ## Measure against PySpark and hand-written Python
 	$(BIN)/python benchmarks/run_all.py

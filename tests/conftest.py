@@ -8,11 +8,20 @@ from __future__ import annotations
 import os
 
 from hypothesis import settings
+from tests.databases import postgres_server, tables
 from tests.launchers import launcher
 from tests.spark.sessions import cluster, spark
 from tests.stores import object_server, store
 
-__all__ = ["cluster", "launcher", "object_server", "spark", "store"]
+__all__ = [
+    "cluster",
+    "launcher",
+    "object_server",
+    "postgres_server",
+    "spark",
+    "store",
+    "tables",
+]
 
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile(

@@ -10,6 +10,7 @@ from millstream.plan.grouping import Gather
 from millstream.plan.nodes import Location, Node
 from millstream.plan.physical import Channel
 from millstream.plan.stages import Edge
+from millstream.protocol.barrier import Barrier
 from millstream.protocol.ids import ChannelId
 
 if TYPE_CHECKING:
@@ -18,8 +19,18 @@ if TYPE_CHECKING:
     from millstream.operators.base import Operator
     from millstream.plan.grouping import Grouping
     from millstream.plan.nodes import Spec
+    from millstream.runtime.channels import InputChannel
 
-__all__ = ["channel", "cut", "drained", "edge", "node", "nodes", "operators"]
+__all__ = [
+    "channel",
+    "cut",
+    "drained",
+    "edge",
+    "node",
+    "nodes",
+    "operators",
+    "taken_batches",
+]
 
 HERE = Location("job.py", 1)
 
@@ -88,3 +99,9 @@ def channel(
 ) -> Channel:
     """Return a channel of that edge."""
     return Channel(ChannelId(number), edge(grouping, buffer), 0, target)
+
+
+def taken_batches(reader: InputChannel) -> list[list[Any]]:
+    """Return all batches that wait at the end of a channel, and no barriers."""
+    elements = [reader.take() for _ in range(len(reader))]
+    return [element for element in elements if not isinstance(element, Barrier)]

@@ -29,6 +29,7 @@ from millstream.errors import (
     WorkerLostError,
 )
 from millstream.launch.job import Job, StageMetrics
+from millstream.operators.letters import DeadLetter
 from millstream.plan.aggregate import Aggregate
 from millstream.state.operator_state import OperatorState
 
@@ -45,6 +46,7 @@ __all__ = [
     "Aggregate",
     "BufferPolicy",
     "Config",
+    "DeadLetter",
     "Flow",
     "Frame",
     "GroupedFrame",

@@ -100,6 +100,9 @@ def _positive(rows: int) -> int:
     return rows
 
 
+_MODES = ("asynchronous", "synchronous")
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Limits and defaults of one job."""
@@ -148,6 +151,18 @@ class Config:
     join_left_memory_bytes: int = 64 * 1024 * 1024
     #: Rows one side of a zip may be ahead of the other.
     zip_ahead_rows_max: int = 1_000_000
+    #: Time between two snapshots, where a state directory was given.
+    snapshot_every_ms: int = 5000
+    #: A snapshot that takes longer is given up; the next one has all that it had.
+    snapshot_timeout_ms: int = 60_000
+    #: Time before a commit that failed is tried again.
+    snapshot_retry_ms: int = 1000
+    #: `asynchronous`, or `synchronous` to stop all tasks while a snapshot is stored.
+    snapshot_mode: str = "asynchronous"
+    #: Complete snapshots that are kept.
+    snapshots_retained: int = 3
+    #: How often a job goes back for one and the same failure without getting on.
+    restarts_max: int = 3
     #: Time between two signs of life of a worker.
     heartbeat_ms: int = 500
     #: A worker or a coordinator silent for this long counts as lost.
@@ -195,6 +210,8 @@ def configured(config: Config, settings: dict[str, Any]) -> Config:
 def _parsed(name: str, kind: str, value: object) -> object:
     if kind == "BufferPolicy":
         return value if isinstance(value, BufferPolicy) else _policy(str(value))
+    if kind == "str":
+        return _mode(name, value)
     number = float if kind == "float" else int
     try:
         parsed = number(str(value).replace("_", ""))
@@ -205,6 +222,13 @@ def _parsed(name: str, kind: str, value: object) -> object:
         msg = f"setting {name!r} must be greater than 0, got {value!r}"
         raise UsageError(msg)
     return parsed
+
+
+def _mode(name: str, value: object) -> str:
+    if value not in _MODES:
+        msg = f"setting {name!r} is one of {', '.join(_MODES)}, got {value!r}"
+        raise UsageError(msg)
+    return str(value)
 
 
 def _policy(text: str) -> BufferPolicy:

@@ -12,13 +12,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-LINES_MAX = 60
+LINES_MAX = 64
 
 EXPECTED = {
     "custom_source_and_sink.py": "Sundays written: 52\n",
     "log_top_k.py": (
         " 5,036  /\n 2,518  /docs\n 1,168  /docs/install\n   604  /about\n"
         "   289  /blog/1\n   197  failures\n"
+    ),
+    "resume_after_crash.py": (
+        "the first run ended with code -9\nevery row exactly once: True\n"
     ),
     "running_totals.py": (
         "ada: 100 70 40 10 210 209\nbob: 20 15 30 20\nalarm 1 for ada: [30, 30, 30]\n"

@@ -3,11 +3,15 @@
 Method: Hypothesis draws a sequence of events, sensible or not: workers register, get
 ready, finish, fail, vanish and exit, links break, time passes, somebody cancels.  The
 shell is modelled only where it must react: it answers `CommitOutput`.
+
+A job with snapshots has a model of its own, in which only what can happen does: workers
+die at any moment, and the shell answers when it likes.  In the end everything heals.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,13 +24,19 @@ from millstream.protocol.job import (
     CommitOutput,
     Committed,
     EndJob,
+    EpochCompleted,
     Event,
+    Interrupt,
     JobCore,
     LinkBroke,
     Outcome,
     OutcomeKind,
+    PauseReached,
     Phase,
+    RequestPause,
     SendMessage,
+    Settled,
+    StartWorker,
     TimePassed,
     WorkerExited,
     WorkerFailed,
@@ -37,6 +47,11 @@ from millstream.protocol.job import (
     WorkerRegistered,
 )
 from millstream.protocol.messages import Deploy, Failed, Release, Start, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Happening = Callable[[st.DataObject], None]
 
 SECOND_NS = 1_000_000_000
 ORDER = list(Phase)
@@ -179,3 +194,260 @@ def test_worker_is_deployed_and_started_once_and_told_to_leave_one_way(
 
 def registered(model: Model) -> set[PeerId]:
     return set(model.core._members)
+
+
+# Recovery.
+
+
+class Shell:
+    """The shell of a job with snapshots, its launcher and its workers."""
+
+    def __init__(self, worker_count: int) -> None:
+        self.task_count = worker_count
+        self.now_ns = 0
+        self.core = JobCore(
+            [PeerId(1 + i) for i in range(worker_count)],
+            now_ns=0,
+            launch_ns=3600 * SECOND_NS,
+            lease_ns=6 * SECOND_NS,
+            grace_ns=5 * SECOND_NS,
+            restarts_max=2,
+        )
+        self.starting = [PeerId(1 + i) for i in range(worker_count)]
+        self.known = set(self.starting)
+        self.alive: set[PeerId] = set()
+        self.generation_of: dict[PeerId, int] = {}
+        self.snapshot = (0, 0)
+        self.interruptions = self.failures = self.losses = 0
+        self.is_settling = self.is_pause_wanted = False
+        self.ends: list[Outcome] = []
+        while self.core.phase is not Phase.RUNNING:
+            self.heal()
+
+    def tell(self, event: Event) -> None:
+        generation, interruptions = self.core.generation, self.interruptions
+        commands = self.core.handle(event)
+        self.core.validate()
+        for command in commands:
+            self.carry_out(command)
+        assert self.core.generation >= generation
+        is_interrupted = self.interruptions > interruptions
+        assert not is_interrupted or self.core.generation > generation
+
+    def carry_out(self, command: Command) -> None:
+        match command:
+            case SendMessage(worker, Deploy() as message):
+                self.check_deploy(worker, message)
+                self.generation_of[worker] = message.generation
+            case SendMessage(worker, Stop() | Release()):
+                self.alive.discard(worker)
+            case Interrupt():
+                self.interruptions += 1
+                assert not self.is_settling, "one at a time"
+                self.is_settling = True
+            case RequestPause():
+                self.is_pause_wanted = True
+            case StartWorker(worker):
+                assert worker not in self.known, "an id belongs to one incarnation"
+                self.known.add(worker)
+                self.starting.append(worker)
+            case EndJob(outcome):
+                self.ends.append(outcome)
+
+    def check_deploy(self, worker: PeerId, message: Deploy) -> None:
+        members = {member for member, _, _ in message.members}
+        assert worker in members == self.alive, "everybody who lives, and nobody else"
+        assert len(message.placement) == self.task_count
+        assert set(message.placement) <= members
+        loads = [message.placement.count(member) for member in members]
+        assert max(loads) - min(loads) <= 1
+        assert message.generation == self.core.generation
+        assert message.generation > self.generation_of.get(worker, 0)
+        assert message.snapshot == self.snapshot
+
+    def phase(self) -> Phase:
+        return self.core.phase
+
+    @property
+    def current(self) -> list[PeerId]:
+        """Workers that were deployed in the present generation."""
+        generation = self.core.generation
+        return [
+            w for w in sorted(self.alive) if self.generation_of.get(w) == generation
+        ]
+
+    # What can happen
+
+    def choices(self) -> list[Happening]:
+        is_connecting = self.core.phase is Phase.CONNECTING
+        is_running = self.core.phase is Phase.RUNNING
+        can_lose = bool(self.alive) and self.losses < LOSSES_MAX
+        chances: list[tuple[int, Happening, bool]] = [
+            (3, self.register, bool(self.starting)),
+            (4, self.get_ready, is_connecting and bool(self.current)),
+            (3, self.settle, self.is_settling),
+            (2, self.pause, is_running and self.is_pause_wanted),
+            (1, self.finish, is_running and bool(self.current)),
+            (1, self.lose, can_lose),
+            (1, self.exit, can_lose or bool(self.starting)),
+            (1, self.fail, bool(self.current)),
+            (1, self.break_link, len(self.current) > 1),
+            (1, self.complete_epoch, is_running),
+            (2, self.pass_time, True),
+        ]
+        return [happen for weight, happen, can in chances if can for _ in range(weight)]
+
+    def register(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(self.starting))
+        self.starting.remove(worker)
+        self.alive.add(worker)
+        self.tell(WorkerRegistered(worker, "host", 7, self.now_ns))
+
+    def get_ready(self, data: st.DataObject) -> None:
+        self.tell(WorkerReady(data.draw(st.sampled_from(self.current))))
+
+    def settle(self, _data: st.DataObject | None = None) -> None:
+        self.is_settling = False
+        self.snapshot = (1, self.snapshot[1] + self.interruptions % 2)
+        self.tell(Settled(self.snapshot))
+
+    def pause(self, _data: st.DataObject | None = None) -> None:
+        self.is_pause_wanted = False
+        self.snapshot = (1, self.snapshot[1] + 1)
+        generation = self.core.generation
+        self.tell(PauseReached(self.snapshot))
+        assert self.core.generation == generation + 1
+
+    def finish(self, data: st.DataObject) -> None:
+        self.tell(WorkerFinished(data.draw(st.sampled_from(self.current))))
+
+    def lose(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.alive)))
+        self.alive.discard(worker)
+        self.losses += 1
+        self.tell(WorkerLost(worker, "reset by peer"))
+
+    def exit(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(sorted({*self.alive, *self.starting})))
+        self.alive.discard(worker)
+        if worker in self.starting:
+            self.starting.remove(worker)
+        self.losses += 1
+        self.tell(WorkerExited(worker, "killed by signal 9"))
+
+    def fail(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(self.current))
+        self.failures += 1
+        report = Failed(
+            worker, self.core.generation, "OperatorError", "map raised", "map",
+            f"job.py:{self.failures}", "", "", b"",
+        )  # fmt: skip
+        self.tell(WorkerFailed(worker, report))
+
+    def break_link(self, data: st.DataObject) -> None:
+        worker, peer = data.draw(st.permutations(self.current))[:2]
+        self.tell(LinkBroke(worker, peer, "reset by peer", self.now_ns))
+
+    def complete_epoch(self, _data: st.DataObject) -> None:
+        self.tell(EpochCompleted())
+
+    def pass_time(self, data: st.DataObject) -> None:
+        self.wait(data.draw(st.sampled_from([SECOND_NS // 4, 2 * SECOND_NS])))
+
+    def wait(self, duration_ns: int) -> None:
+        self.now_ns += duration_ns
+        for worker in sorted(self.alive):
+            self.tell(WorkerHeard(worker, self.now_ns))
+        self.tell(TimePassed(self.now_ns))
+
+    # Healing
+
+    def heal(self) -> None:
+        """Let everything go well for a while."""
+        while self.starting:
+            worker = self.starting.pop()
+            self.alive.add(worker)
+            self.tell(WorkerRegistered(worker, "host", 7, self.now_ns))
+        if self.is_settling:
+            self.settle()
+        for worker in self.current:
+            self.tell(WorkerReady(worker))
+        if self.is_pause_wanted and self.core.phase is Phase.RUNNING:
+            self.pause()
+        self.wait(SECOND_NS // 4)
+
+    def conclude(self) -> None:
+        """Let all tasks end and the output be committed, then everybody leave."""
+        for worker in self.current:
+            self.tell(WorkerFinished(worker))
+        if self.core.phase is Phase.COMMITTING:
+            leaving = sorted(self.alive)
+            self.tell(Committed())
+            for worker in leaving:
+                self.tell(WorkerLost(worker, "it disconnected"))
+        self.wait(6 * SECOND_NS)
+
+
+LOSSES_MAX = 15
+"""More in a row end a job on purpose."""
+
+
+@given(st.integers(1, 4), st.integers(0, 60), st.data())
+def test_job_with_snapshots_survives_losses_links_and_failures(
+    worker_count: int, steps: int, data: st.DataObject
+) -> None:
+    """Tasks are always placed on the living, and in the end the job succeeds."""
+    shell = Shell(worker_count)
+    for _ in range(steps):
+        if shell.core.phase is not Phase.COMMITTING:
+            data.draw(st.sampled_from(shell.choices()))(data)
+    assert shell.core.outcome is None
+
+    for _ in range(30):
+        shell.heal()
+    assert shell.phase() in {Phase.RUNNING, Phase.COMMITTING}
+    shell.conclude()
+
+    assert shell.ends == [Outcome(OutcomeKind.SUCCEEDED)]
+    assert shell.phase() is Phase.ENDED
+
+
+@given(st.integers(1, 3), st.integers(0, 4))
+def test_same_failure_ends_the_job_after_as_many_tries_as_it_has(
+    worker_count: int, restarts: int
+) -> None:
+    """Unless an epoch is complete between two of them."""
+    shell = Shell(worker_count)
+    for number in range(restarts):
+        shell.tell(WorkerFailed(PeerId(1), _same(shell)))
+        is_over = number >= 2
+        assert (shell.core.outcome is not None) == is_over
+        for _ in range(3):
+            shell.heal()
+
+    if restarts <= 2:
+        shell.tell(EpochCompleted())
+        shell.tell(WorkerFailed(PeerId(1), _same(shell)))
+        assert shell.core.outcome is None
+
+
+def _same(shell: Shell) -> Failed:
+    generation = shell.core.generation
+    return Failed(1, generation, "OperatorError", "map raised", "map", "", "", "", b"")
+
+
+@given(st.integers(1, 3))
+def test_losses_without_end_end_the_job(worker_count: int) -> None:
+    """A machine that kills every worker is not asked for another one for ever."""
+    shell = Shell(worker_count)
+    for _ in range(21):
+        assert shell.core.outcome is None
+        shell.heal()
+        lost = max(shell.alive)
+        shell.alive.discard(lost)
+        shell.tell(WorkerLost(lost, "killed"))
+
+    outcome = shell.core.outcome
+    assert outcome is not None
+    assert outcome.error == "WorkerLostError"
+    assert "the last of 20 in a row without a snapshot between" in outcome.reason

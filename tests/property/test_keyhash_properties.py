@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import millstream
-from millstream.state.keyhash import key_hash, shard_of
+from millstream.state.keyhash import key_hash, shard_of, shards_of
 
 NUMBERS = (
     st.integers()
@@ -84,6 +84,19 @@ def test_every_key_has_a_shard(key: Any, shard_count: int) -> None:
     """The hash has 32 bits and the shard is one of those that exist."""
     assert 0 <= key_hash(key) < 2**32
     assert 0 <= shard_of(key, shard_count) < shard_count
+
+
+@given(
+    st.lists(KEYS) | st.lists(st.text()) | st.lists(st.integers()),
+    st.integers(1, 5000),
+)
+def test_shards_of_many_keys_are_those_of_each(
+    keys: list[Any], shard_count: int
+) -> None:
+    """Routers ask for one key at a time, snapshots for all at once."""
+    expected = [shard_of(key, shard_count) for key in keys]
+
+    assert shards_of(keys, shard_count).tolist() == expected
 
 
 def test_another_process_with_another_hash_seed_agrees() -> None:

@@ -16,7 +16,8 @@ from tests.simulation.harness import cluster_of, reach, strike
 from millstream.operators.aggregation import Combined, CountedKeys
 from millstream.protocol.frames import FrameKind
 from millstream.protocol.ids import COORDINATOR
-from millstream.protocol.job import CommitOutput, JobCore, Phase
+from millstream.protocol.job import JobCore, Phase
+from millstream.protocol.snapshots import SnapshotCore
 from millstream.runtime.channels import (
     CreditReturn,
     InputChannel,
@@ -24,7 +25,7 @@ from millstream.runtime.channels import (
     OutputChannel,
     RemoteCarrier,
 )
-from millstream.runtime.coordinator import Results
+from millstream.runtime.results import Results
 from millstream.runtime.router import _Owners
 from millstream.runtime.task import Task, TaskPhase
 from millstream.runtime.worker import Worker
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 
     from tests.simulation.flows import Case
 
-    from millstream.protocol.messages import Emitted
+    from millstream.protocol.messages import Ended
+    from millstream.protocol.snapshots import Command
+    from millstream.runtime.results import ResultPart
 
 SEEDS_MAX = 120
 
@@ -68,8 +71,10 @@ def test_end_that_overtakes_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         for channel in self._outputs:
             channel.carrier.end()
             channel.flush()
+        left = self._left()
         self.close()
         self.phase = TaskPhase.ENDED
+        self._on_end(left)
         return True
 
     monkeypatch.setattr(Task, "_drain", drain)
@@ -140,17 +145,16 @@ def test_combiner_that_loses_a_key_when_it_is_full(
 
 
 def test_commit_before_everybody_has_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first worker that finishes commits for all."""
+    """The first task that ends speaks for all."""
+    handle = SnapshotCore._handle_ended
 
-    def hasty(self: JobCore, worker: Any) -> list[Any]:
-        if self.phase is not Phase.RUNNING:
-            return []
-        self.phase = Phase.COMMITTING
-        return [CommitOutput()]
+    def hasty(self: SnapshotCore, report: Ended) -> list[Command]:
+        self._ended = dict.fromkeys(self._tasks)
+        return handle(self, report)
 
-    monkeypatch.setattr(JobCore, "_handle_finished", hasty)
+    monkeypatch.setattr(SnapshotCore, "_handle_ended", hasty)
 
-    assert "was committed before tasks" in problem_of(repartitioned, faults=False)
+    assert "the check raised" in problem_of(repartitioned, faults=False)
 
 
 def test_silence_that_nobody_notices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,9 +237,9 @@ def test_results_that_get_lost_on_the_way(monkeypatch: pytest.MonkeyPatch) -> No
     """The coordinator keeps only the first part of what a task emits."""
     add = Results.add
 
-    def once(self: Results, message: Emitted) -> None:
-        if message.sequence == 0:
-            add(self, message)
+    def once(self: Results, part: ResultPart) -> None:
+        if (part.sink, part.task) not in {(p.sink, p.task) for p in self._parts}:
+            add(self, part)
 
     monkeypatch.setattr(Results, "add", once)
 

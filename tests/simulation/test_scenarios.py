@@ -102,6 +102,12 @@ def test_crash_of_a_finished_worker_ends_a_job_that_others_still_work_on() -> No
     cluster = slow(sums())
     peer = reach_worker(cluster, WorkerPhase.FINISHED)
     assert cluster.coordinator.phase is Phase.RUNNING
+    still_working = next(
+        other
+        for other, worker in cluster.workers.items()
+        if worker.phase is WorkerPhase.RUNNING
+    )
+    strike(cluster, FaultKind.FREEZE, still_working, duration_ns=LEASE_NS // 2)
     strike(cluster, FaultKind.CRASH, peer)
 
     assert ending(cluster).startswith("WorkerLostError: ")
@@ -206,12 +212,12 @@ def test_blocked_worker_with_an_idle_source_does_not_spin() -> None:
     policy = ms.adaptive(1024, "1ms")
     cluster = cluster_of(flow, workers=2, channel_credit_bytes=1, buffer=policy)
     reach_worker(cluster, WorkerPhase.RUNNING)
-    other = [worker for worker in cluster.workers.values() if worker._index == 1]
-    strike(cluster, FaultKind.FREEZE, other[0].id, duration_ns=LEASE_NS // 2)
+    source, other = cluster.workers.values()
+    assert source._placement == (source.id, other.id)
+    strike(cluster, FaultKind.FREEZE, other.id, duration_ns=LEASE_NS // 2)
     frozen_ns = cluster.clock.now_ns
     cluster.run_until(lambda: cluster.clock.now_ns > frozen_ns + LEASE_NS // 4)
 
-    (source,) = [worker for worker in cluster.workers.values() if worker._index == 0]
     assert source.wait_s() > 0
     assert ending(cluster) == "succeeded"
 

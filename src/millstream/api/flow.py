@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -12,7 +13,7 @@ from millstream.api.building import (
     user_location,
 )
 from millstream.api.stream import Stream
-from millstream.config import BufferPolicy, Config, configured
+from millstream.config import BufferPolicy, Config, configured, nanoseconds
 from millstream.connectors.base import Source
 from millstream.connectors.iterable import IterableSource, ParallelSource
 from millstream.connectors.text import TextSource
@@ -25,7 +26,14 @@ from millstream.launch.options import (
     observed,
 )
 from millstream.plan.explain import explain_mermaid, explain_text
-from millstream.plan.nodes import LogicalPlan, Map, Node, Read
+from millstream.plan.nodes import (
+    DeadLetters,
+    LetterBudget,
+    LogicalPlan,
+    Map,
+    Node,
+    Read,
+)
 from millstream.plan.stages import plan_stages
 
 if TYPE_CHECKING:
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
     from millstream.api.frame import Frame
     from millstream.api.frame_reading import FileFrame
     from millstream.api.handles import ResultHandle
+    from millstream.operators.letters import DeadLetter
     from millstream.plan.nodes import Spec
 
 __all__ = ["Flow"]
@@ -393,6 +402,53 @@ class Flow:
             raise UsageError(msg)
         return self._read("read", lambda: source, name)
 
+    # Records that make a function raise
+
+    def dead_letters(
+        self, max_letters: int, *, name: str | None = None
+    ) -> Stream[DeadLetter]:
+        """Go on without records that make a function raise; return them as a stream.
+
+        It holds for all functions of one row, or of one batch, in the whole flow, but
+        for those that follow from the dead letters themselves.  Each letter comes
+        exactly once, as all rows do.  Without this verb the first such record fails
+        the job.
+
+        moves data: letters, to one task · state: a number · waits for the end: no
+
+        Parameters
+        ----------
+        max_letters
+            The most letters that the job may have; one more fails it.
+        name
+            What messages and plans call it.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("dead_letters")
+        >>> numbers = flow.from_iterable(["1", "two", "3"]).map(int).collect()
+        >>> letters = flow.dead_letters(max_letters=10).collect()
+        >>> _ = flow.run(on="local")
+        >>> numbers.result()
+        [1, 3]
+        >>> [(letter.operator, letter.record) for letter in letters.result()]
+        [('map', 'two')]
+        """
+        checked_count("dead_letters", "max_letters", max_letters)
+        before = [n for n in self.plan.nodes if isinstance(n.spec, DeadLetters)]
+        if before:
+            msg = (
+                f"`dead_letters` at {user_location()} is there already, at "
+                f"{before[0].location}; a flow has it once, so use that stream again"
+            )
+            raise UsageError(msg)
+        node = self.add("dead_letters", DeadLetters(), (), name=name, width=1)
+        budget = LetterBudget(max_letters)
+        budget_name = f"{node.name}.budget"
+        self.add("dead_letters", budget, (node.id,), name=budget_name, width=1)
+        return Stream(self, node)
+
     # Running
 
     def start(
@@ -403,6 +459,11 @@ class Flow:
         master: str | None = None,
         workers: int | None = None,
         insecure: bool = False,
+        state: str | os.PathLike[str] | None = None,
+        snapshot_every: str | timedelta | None = None,
+        resume_from: str | os.PathLike[str] | None = None,
+        state_backend: Literal["memory", "rocksdb"] | None = None,
+        drop_state: bool = False,
         **settings: Any,
     ) -> Job:
         """Start the flow and return at once.
@@ -421,6 +482,19 @@ class Flow:
             ``"local"``.
         insecure
             Allow workers on other hosts although Spark itself is not authenticated.
+        state
+            Directory or fsspec URL for snapshots, which all workers must reach.  With
+            it the job survives lost workers and failing functions, and the same
+            program started again with the same directory goes on where it was.
+        snapshot_every
+            Time between two snapshots; 5 s by default.
+        resume_from
+            A savepoint, or the state directory of another job, to begin with.
+        state_backend
+            Where state is kept while the job runs: ``"memory"`` (the default) or
+            ``"rocksdb"`` for more than fits in memory.
+        drop_state
+            Begin without the state of operators that the flow does not have any more.
         settings
             Fields of `millstream.config.Config`.
 
@@ -441,7 +515,11 @@ class Flow:
                 master=master,
                 workers=workers,
                 insecure=insecure,
-                settings=settings,
+                state=_path(state),
+                resume_from=_path(resume_from),
+                state_backend=state_backend,
+                drop_state=drop_state,
+                settings=_with_interval(settings, snapshot_every),
             ),
         )
 
@@ -453,6 +531,11 @@ class Flow:
         master: str | None = None,
         workers: int | None = None,
         insecure: bool = False,
+        state: str | os.PathLike[str] | None = None,
+        snapshot_every: str | timedelta | None = None,
+        resume_from: str | os.PathLike[str] | None = None,
+        state_backend: Literal["memory", "rocksdb"] | None = None,
+        drop_state: bool = False,
         **settings: Any,
     ) -> Job:
         """Start the flow, wait for its end, and return the job; see `start`.
@@ -482,7 +565,11 @@ class Flow:
                 master=master,
                 workers=workers,
                 insecure=insecure,
-                settings=settings,
+                state=_path(state),
+                resume_from=_path(resume_from),
+                state_backend=state_backend,
+                drop_state=drop_state,
+                settings=_with_interval(settings, snapshot_every),
             ),
         )
         job.wait()
@@ -617,3 +704,20 @@ class Flow:
         width = None if source.is_parallel else 1
         node = self.add(verb, Read(source), (), name=name, width=width)
         return Stream(self, node)
+
+
+def _path(path: str | os.PathLike[str] | None) -> str | None:
+    known: object = path
+    if known is None or isinstance(known, str | os.PathLike):
+        return None if path is None else os.fspath(path)
+    msg = f"a state directory is a path or a URL, got {path!r}"
+    raise UsageError(msg)
+
+
+def _with_interval(
+    settings: dict[str, Any], snapshot_every: str | timedelta | None
+) -> dict[str, Any]:
+    if snapshot_every is None:
+        return settings
+    interval_ms = max(1, nanoseconds(snapshot_every) // 1_000_000)
+    return {**settings, "snapshot_every_ms": interval_ms}

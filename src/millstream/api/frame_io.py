@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.api.building import located
+from millstream.api.database_sinks import FrameTableVerbs
 from millstream.connectors.csv import CsvDialect, CsvSink
 from millstream.connectors.jsonl import JsonFrameSink
 from millstream.connectors.parquet import ParquetSink
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["FrameSinkVerbs"]
 
 
-class FrameSinkVerbs:
+class FrameSinkVerbs(FrameTableVerbs):
     """Verbs that end a frame in files: one part file per task, visible when it is over.
 
     A directory may be a URL that fsspec knows, such as ``s3://bucket/out``.

@@ -10,6 +10,7 @@ from millstream.api.building import (
     located,
     user_location,
 )
+from millstream.api.database_sinks import RowTableVerbs
 from millstream.api.handles import ResultHandle
 from millstream.connectors.base import Sink
 from millstream.connectors.files import JsonLinesSink, TextSink
@@ -29,7 +30,7 @@ T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R")
 
 
-class SinkVerbs(Generic[T_co]):
+class SinkVerbs(RowTableVerbs, Generic[T_co]):
     """Verbs that end a stream; a keyed stream's rows are ``(key, value)`` pairs."""
 
     _flow: Flow

@@ -37,7 +37,13 @@ __all__ = ["Asked", "Host", "launch_options", "parse_settings", "read_config"]
 _THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 _KINDS = {"text": str, "a whole number": int, "a table": dict, "a list of tables": list}
 _TOP = {"run": "a table", "set": "a table", "hosts": "a list of tables"}
-_RUN = {"on": "text", "master": "text", "workers": "a whole number"}
+_RUN = {
+    "on": "text",
+    "master": "text",
+    "workers": "a whole number",
+    "state": "text",
+    "resume_from": "text",
+}
 _HOST = {"address": "text", "cores": "a whole number"}
 
 
@@ -56,6 +62,8 @@ class Asked:
     on: str | None = None
     master: str | None = None
     workers: int | None = None
+    state: str | None = None
+    resume_from: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     hosts: tuple[Host, ...] = ()
 
@@ -104,7 +112,16 @@ def launch_options(line: Asked, file: Asked, *, insecure: bool) -> LaunchOptions
             _check_this_host(file.hosts)
             master = f"local[{cores}]" if on in {None, "spark"} else None
     settings = {**file.settings, **line.settings}
-    return LaunchOptions(on, None, master, workers, insecure, settings)
+    return LaunchOptions(
+        on,
+        None,
+        master,
+        workers,
+        insecure,
+        state=line.state or file.state,
+        resume_from=line.resume_from or file.resume_from,
+        settings=settings,
+    )
 
 
 def _check_this_host(hosts: Iterable[Host]) -> None:

@@ -59,6 +59,14 @@ def commands() -> None:
 @click.option("--master", metavar="URL", help="Spark master; local[*] by default.")
 @click.option("--workers", type=_COUNT, metavar="N", help="Number of workers.")
 @click.option(
+    "--state", metavar="DIR",
+    help="Keep snapshots there, survive lost workers, and go on from the newest one.",
+)  # fmt: skip
+@click.option(
+    "--resume-from", metavar="DIR",
+    help="Begin with a savepoint, or with the newest snapshot of another job.",
+)  # fmt: skip
+@click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
     help="Change a setting, also one that the program sets; may be repeated.",
 )  # fmt: skip
@@ -79,6 +87,8 @@ def run(
     on: str | None,
     master: str | None,
     workers: int | None,
+    state: str | None,
+    resume_from: str | None,
     settings: tuple[str, ...],
     config: Path | None,
     arguments: tuple[str, ...],
@@ -97,6 +107,7 @@ def run(
         millstream run job.py --on local
         millstream run job.py --workers 4 --set buffer='adaptive(64, 5ms)'
         millstream run job.py --master spark://host:7077 -- --input books/
+        millstream run job.py --state snapshots/ --set snapshot_every_ms=1000
 
     \b
     A file for --config:
@@ -116,7 +127,7 @@ def run(
         from millstream.cli import configfile, running  # noqa: PLC0415 - see above
 
         set_here = configfile.parse_settings(settings)
-        line = configfile.Asked(on, master, workers, set_here)
+        line = configfile.Asked(on, master, workers, state, resume_from, set_here)
         file = configfile.read_config(config) if config else configfile.Asked()
         options = configfile.launch_options(line, file, insecure=insecure)
         running.run_file(job, arguments, options, is_quiet=quiet)
@@ -180,6 +191,10 @@ def explain(
     show_default=True,
     help="What goes wrong: crashes and partitions too, only delays, or nothing.",
 )  # fmt: skip
+@click.option(
+    "--snapshots", is_flag=True,
+    help="Let the job take snapshots: then it must survive what goes wrong.",
+)  # fmt: skip
 @_TRACEBACK
 @_ARGUMENTS
 def simulate(
@@ -189,6 +204,7 @@ def simulate(
     seed: int | None,
     workers: int | None,
     faults: str,
+    snapshots: bool,
     arguments: tuple[str, ...],
     shows_traceback: bool,
 ) -> int:
@@ -201,6 +217,7 @@ def simulate(
     Examples:
         millstream simulate job.py
         millstream simulate job.py --seeds 50 --workers 5
+        millstream simulate job.py --snapshots
         millstream simulate job.py --seed 417
 
     Exit codes: 0 every seed kept its promises, 1 one did not, 2 misuse.
@@ -210,8 +227,9 @@ def simulate(
         from millstream.cli.simulating import simulate_file  # noqa: PLC0415 - see above
 
         return simulate_file(
-            job, arguments, seeds=seeds, seed=seed, workers=workers, faults=faults
-        )
+            job, arguments, seeds=seeds, seed=seed, workers=workers, faults=faults,
+            snapshots=snapshots,
+        )  # fmt: skip
 
     return _guarded(command, shows_traceback=shows_traceback)
 

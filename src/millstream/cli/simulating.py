@@ -26,6 +26,7 @@ def simulate_file(
     seed: int | None,
     workers: int | None,
     faults: Any,
+    snapshots: bool,
 ) -> int:
     """Simulate the flow of a job file and print the report; return the exit code."""
     from millstream.testing import simulate  # noqa: PLC0415 - heavier than the rest
@@ -43,7 +44,7 @@ def simulate_file(
         try:
             report = simulate(
                 flow, seeds=seeds, seed=seed, workers=workers, faults=faults,
-                on_failure="report", on_seed=show,
+                snapshots=snapshots, on_failure="report", on_seed=show,
             )  # fmt: skip
         finally:
             if line is not None:

@@ -2,8 +2,8 @@
 
 A source is a list of *splits*, each of which can be read again from any *offset*
 that its reader once reported: that is what makes a flow repeatable.  A sink is
-opened once per task and gets whole batches; what it wrote becomes visible when the
-driver commits.
+opened once per task and gets whole batches; what it sealed at a cut becomes visible
+when the driver commits.
 
 Nothing here knows which task reads a split or when a commit happens.
 """
@@ -88,11 +88,18 @@ class SinkWriter(ABC, Generic[T_contra]):
     def write(self, rows: list[T_contra]) -> None:
         """Take a batch; the list must not be kept or changed."""
 
-    def close(self) -> None:
-        """Make everything written so far ready for the commit."""
+    def seal(self, epoch: int) -> Any:  # noqa: ARG002 - for those who stage
+        """Make what was written since the last time ready for a commit, and name it.
 
-    def abandon(self) -> None:
-        """Give back files and connections without making anything ready."""
+        Called at every cut and at the end.  What it returns is pickled, stored with the
+        snapshot, and handed to `Sink.commit` once the snapshot is complete; that may
+        be much later, in another process, or never.  None means that there is nothing
+        to commit, as for a writer that shows every row at once.
+        """
+        return None
+
+    def close(self) -> None:
+        """Give back files and connections; what was not sealed is lost."""
 
 
 class Sink(ABC, Generic[T_contra]):
@@ -101,15 +108,25 @@ class Sink(ABC, Generic[T_contra]):
     #: False for a sink that must see all rows in one task.
     is_parallel: bool = True
 
-    def prepare(self, job: str) -> None:
-        """Check and make the destination; in the driver, before the workers start."""
+    def prepare(self, job: str, *, is_resumed: bool = False) -> None:
+        """Check and make the destination; in the driver, before the workers start.
+
+        `is_resumed` if the job has been here before and goes on.
+        """
 
     @abstractmethod
     def open(self, job: str, task: int) -> SinkWriter[T_contra]:
         """Return the writer of one task."""
 
-    def commit(self, job: str) -> None:
-        """Make the output visible; in the driver, once every writer is closed."""
+    def commit(self, job: str, epoch: int, transactions: list[Any]) -> None:
+        """Make visible what writers sealed up to an epoch; in the driver.
+
+        Called again with the same epoch and transactions if it is not certain that the
+        first call did its work; that must change nothing.
+        """
+
+    def complete(self, job: str) -> None:
+        """Note that everything was committed; in the driver.  May be called again."""
 
     def abort(self, job: str) -> None:
-        """Remove what an unfinished job wrote; in the driver."""
+        """Remove what a job left that is not going to go on; in the driver."""

@@ -7,8 +7,9 @@ they appear; nothing here knows that, or when a job is complete.
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, TypeVar
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
 
 from millstream.connectors.base import Sink, SinkWriter
 from millstream.connectors.output import output_to
@@ -16,16 +17,23 @@ from millstream.connectors.output import output_to
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.connectors.output import Part
+    from millstream.connectors.output import Output, Part
     from millstream.connectors.paths import StrPath
 
-__all__ = ["DirectorySink", "EncodedSink", "JsonLinesSink", "PartWriter", "TextSink"]
+__all__ = [
+    "DirectorySink",
+    "EncodedSink",
+    "JsonLinesSink",
+    "PartFormat",
+    "PartsWriter",
+    "TextSink",
+]
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class DirectorySink(Sink[T_contra]):
-    """One part file per task, moved into the directory by the commit.
+    """Part files, one per task and epoch, moved into the directory by the commit.
 
     Parameters
     ----------
@@ -43,25 +51,86 @@ class DirectorySink(Sink[T_contra]):
         self._output = output_to(directory)
         self._overwrite = overwrite
 
-    def prepare(self, job: str) -> None:
+    def prepare(self, job: str, *, is_resumed: bool = False) -> None:
         """Make the directory, or check that it has room for the output."""
-        self._output.prepare(job, overwrite=self._overwrite)
+        if is_resumed:
+            self._output.prepare_again(job)
+        else:
+            self._output.prepare(job, overwrite=self._overwrite)
 
     def open(self, job: str, task: int) -> SinkWriter[T_contra]:
-        """Return the writer of the task's part file."""
-        return self._writer(self._output.part(job, task, self._suffix))
+        """Return the writer of the task's part files."""
+        return PartsWriter(self._output, job, task, self._suffix, self._format)
 
-    def commit(self, job: str) -> None:
-        """Move the finished parts into the directory; safe to repeat."""
-        self._output.commit(job, overwrite=self._overwrite)
+    def commit(self, job: str, epoch: int, transactions: list[Any]) -> None:  # noqa: ARG002
+        """Move the parts of an epoch into the directory; safe to repeat."""
+        self._output.commit(job, transactions, overwrite=self._overwrite)
+
+    def complete(self, job: str) -> None:
+        """Write ``_SUCCESS``; safe to repeat."""
+        self._output.complete(job)
 
     def abort(self, job: str) -> None:
         """Remove what the job wrote, and the directory if the job made it."""
         self._output.abort(job)
 
     @abstractmethod
-    def _writer(self, part: Part) -> PartWriter[T_contra]:
-        """Return a writer of a part file."""
+    def _format(self, file: BinaryIO) -> PartFormat[T_contra]:
+        """Return what turns rows into the bytes of a part file."""
+
+
+class PartFormat(ABC, Generic[T_contra]):
+    """Writes the rows of one part to its file."""
+
+    @abstractmethod
+    def write(self, rows: list[T_contra]) -> None:
+        """Take a batch."""
+
+    def finish(self) -> None:
+        """Write what is still held back, and what a file of this format ends with."""
+
+
+class PartsWriter(SinkWriter[T_contra]):
+    """Writes a part file from one cut to the next.
+
+    The first epoch has a part also if it has no rows, so that an output without rows
+    still has its header or schema.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        job: str,
+        task: int,
+        suffix: str,
+        make_format: Callable[[BinaryIO], PartFormat[T_contra]],
+    ) -> None:
+        self._open_part = partial(output.part, job, task, suffix)
+        self._make_format = make_format
+        self._part: Part | None = None
+        self._format: PartFormat[T_contra] | None = None
+
+    def write(self, rows: list[T_contra]) -> None:
+        if len(rows) > 0:
+            self._opened().write(rows)
+
+    def seal(self, epoch: int) -> Any:
+        if self._part is None and epoch > 1:
+            return None
+        self._opened().finish()
+        part, self._part, self._format = self._part, None, None
+        assert part is not None
+        return part.finish(epoch)
+
+    def close(self) -> None:
+        if self._part is not None:
+            self._part.abandon()
+
+    def _opened(self) -> PartFormat[T_contra]:
+        if self._format is None:
+            self._part = self._open_part()
+            self._format = self._make_format(self._part.file)
+        return self._format
 
 
 class EncodedSink(DirectorySink[T_contra]):
@@ -70,8 +139,8 @@ class EncodedSink(DirectorySink[T_contra]):
     #: What every part begins with.
     _head = b""
 
-    def _writer(self, part: Part) -> PartWriter[T_contra]:
-        return _EncodedWriter(part, self._encode, self._head)
+    def _format(self, file: BinaryIO) -> PartFormat[T_contra]:
+        return _Encoded(file, self._encode, self._head)
 
     @abstractmethod
     def _encode(self, rows: list[T_contra]) -> bytes:
@@ -117,34 +186,13 @@ class JsonLinesSink(EncodedSink[Any]):
         return "\n".join(lines).encode()
 
 
-class PartWriter(SinkWriter[T_contra]):
-    """Writes the file of a part that `close` finishes."""
-
-    def __init__(self, part: Part) -> None:
-        self._part = part
-        self._file = part.file
-        self._is_open = True
-
-    def close(self) -> None:
-        """Bring the part to where the commit finds it."""
-        if self._is_open:
-            self._is_open = False
-            self._part.finish()
-
-    def abandon(self) -> None:
-        """Close the file; the driver's abort removes it."""
-        self._is_open = False
-        self._part.abandon()
-
-
-class _EncodedWriter(PartWriter[T_contra]):
+class _Encoded(PartFormat[T_contra]):
     def __init__(
-        self, part: Part, encode: Callable[[list[T_contra]], bytes], head: bytes
+        self, file: BinaryIO, encode: Callable[[list[T_contra]], bytes], head: bytes
     ) -> None:
-        super().__init__(part)
+        self._file = file
         self._encode = encode
-        self._file.write(head)
+        file.write(head)
 
     def write(self, rows: list[T_contra]) -> None:
-        if len(rows) > 0:
-            self._file.write(self._encode(rows))
+        self._file.write(self._encode(rows))

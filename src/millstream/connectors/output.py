@@ -1,12 +1,9 @@
 """Output directories whose part files appear when the driver commits, and not before.
 
-Each task writes its part below ``<directory>/.millstream-<job>/``, which readers of the
-directory skip.  The commit moves the finished parts beside it and writes ``_SUCCESS``
-last.  What a killed task left behind is never moved.
-
-A local directory relies on renames that replace.  A directory behind a URL relies on
-less, so that it may be in an object store: a part gets a name that no other attempt has,
-and is finished when a small object, written in one go, names it.
+Each task writes below ``<directory>/.millstream-<job>/``, which readers of the directory
+skip, under names that no other attempt has.  A finished part is known by its
+*transaction*: where it is and what it is to be called.  The commit moves exactly those
+parts; what a killed task left behind is nobody's.  ``_SUCCESS`` comes last.
 
 Nothing here knows what is in a part or when a job is complete.
 """
@@ -18,7 +15,6 @@ import secrets
 import shutil
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import quote
@@ -32,12 +28,14 @@ if TYPE_CHECKING:
 
     from millstream.connectors.paths import StrPath
 
-__all__ = ["Output", "Part", "output_to"]
+__all__ = ["Output", "Part", "Transaction", "output_to"]
+
+Transaction = tuple[str, str]
+"""Name of a finished part in the staging directory, and what it is to be called."""
 
 _STAGING_PREFIX = ".millstream-"
 _PART_PREFIX = "part-"
 _TEMPORARY_SUFFIX = ".tmp"
-_FINISHED_SUFFIX = ".finished"
 _SUCCESS = "_SUCCESS"
 
 _MADE_DIRECTORY = "made-directory"
@@ -66,8 +64,8 @@ class Part(ABC):
     file: BinaryIO
 
     @abstractmethod
-    def finish(self) -> None:
-        """Close the file and make it the part that the commit takes."""
+    def finish(self, epoch: int) -> Transaction:
+        """Make the file durable and say what the commit must do with it."""
 
     def abandon(self) -> None:
         """Close the file; the driver's abort removes it."""
@@ -82,12 +80,26 @@ class Output(ABC):
         """Make the directory, or check that it has room for the output."""
 
     @abstractmethod
+    def prepare_again(self, job: str) -> None:
+        """Make ready for a job that has been here before."""
+
+    @abstractmethod
     def part(self, job: str, task: int, suffix: str) -> Part:
         """Open a file for this attempt; an earlier attempt may still hold its own."""
 
     @abstractmethod
-    def commit(self, job: str, *, overwrite: bool) -> None:
-        """Move the finished parts into the directory; safe to repeat."""
+    def commit(
+        self, job: str, transactions: list[Transaction], *, overwrite: bool
+    ) -> None:
+        """Move finished parts into the directory; safe to repeat.
+
+        Where parts of an earlier run are to go, they go when there is the first new
+        part to move: a commit that is repeated after the end has none.
+        """
+
+    @abstractmethod
+    def complete(self, job: str) -> None:
+        """Write ``_SUCCESS`` and remove the staging directory; safe to repeat."""
 
     @abstractmethod
     def abort(self, job: str) -> None:
@@ -118,24 +130,30 @@ class _LocalOutput(Output):
         if is_new:
             (staging / _MADE_DIRECTORY).touch()
 
-    def part(self, job: str, task: int, suffix: str) -> Part:
-        return _LocalPart(self._staging(job) / _part_name(task, suffix))
+    def prepare_again(self, job: str) -> None:
+        self._staging(job).mkdir(parents=True, exist_ok=True)
 
-    def commit(self, job: str, *, overwrite: bool) -> None:
+    def part(self, job: str, task: int, suffix: str) -> Part:
+        return _LocalPart(self._staging(job), task, suffix)
+
+    def commit(
+        self, job: str, transactions: list[Transaction], *, overwrite: bool
+    ) -> None:
         staging = self._staging(job)
-        if not staging.exists():
-            if (self._directory / _SUCCESS).exists():
-                return
-            raise _gone(str(self._directory), str(staging))
-        if overwrite:
+        if overwrite and any((staging / staged).exists() for staged, _ in transactions):
             self._remove_old_parts(staging / _OLD_PARTS_REMOVED)
-        for part in sorted(staging.glob(f"{_PART_PREFIX}*")):
-            if part.suffix != _TEMPORARY_SUFFIX:
-                part.replace(self._directory / part.name)
+        for staged, name in transactions:
+            part, target = staging / staged, self._directory / name
+            if part.exists():
+                part.replace(target)
+            elif not target.exists():
+                raise _gone(str(self._directory), str(part))
         _sync_directory(self._directory)
+
+    def complete(self, job: str) -> None:
         (self._directory / _SUCCESS).touch()
         _sync_directory(self._directory)
-        shutil.rmtree(staging)
+        shutil.rmtree(self._staging(job), ignore_errors=True)
 
     def abort(self, job: str) -> None:
         staging = self._staging(job)
@@ -159,18 +177,18 @@ class _LocalOutput(Output):
 
 
 class _LocalPart(Part):
-    """A temporary file that becomes a finished part by its name."""
+    def __init__(self, staging: Path, task: int, suffix: str) -> None:
+        self._task = task
+        self._suffix = suffix
+        self._path = staging / _staged_name(task)
+        self.file = _new_file(self._path)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.file = _new_file(path)
-
-    def finish(self) -> None:
+    def finish(self, epoch: int) -> Transaction:
         with self.file:
             self.file.flush()
             os.fsync(self.file.fileno())
-        Path(self.file.name).replace(self._path)
         _sync_directory(self._path.parent)
+        return self._path.name, _part_name(self._task, epoch, self._suffix)
 
 
 class _RemoteOutput(Output):
@@ -207,23 +225,35 @@ class _RemoteOutput(Output):
         with _writing(self._shown):
             system, root = remote.file_system(self._url)
             staging = f"{root}/{_staging_name(job)}"
-            return _RemotePart(system, staging, _part_name(task, suffix), self._shown)
+            return _RemotePart(system, staging, task, suffix, self._shown)
 
-    def commit(self, job: str, *, overwrite: bool) -> None:
+    def prepare_again(self, job: str) -> None:
         with _writing(self._shown):
             system, root = remote.file_system(self._url)
             staging = f"{root}/{_staging_name(job)}"
-            if not system.exists(f"{staging}/{_PREPARED}"):
-                if system.exists(f"{root}/{_SUCCESS}"):
-                    return
-                raise _gone(self._shown, staging)
-            if overwrite:
+            if not _WITHOUT_DIRECTORIES.intersection(_protocols(system)):
+                system.makedirs(staging, exist_ok=True)
+            system.pipe_file(f"{staging}/{_PREPARED}", b"")
+
+    def commit(
+        self, job: str, transactions: list[Transaction], *, overwrite: bool
+    ) -> None:
+        with _writing(self._shown):
+            system, root = remote.file_system(self._url)
+            staging = f"{root}/{_staging_name(job)}"
+            system.invalidate_cache()
+            if overwrite and any(
+                system.exists(f"{staging}/{s}") for s, _ in transactions
+            ):
                 _remove_old_parts(system, root, staging)
-            for name in _names(system, staging):
-                if name.endswith(_FINISHED_SUFFIX):
-                    _move_part(system, root, staging, name)
+            for staged, name in transactions:
+                _move_part(system, f"{staging}/{staged}", f"{root}/{name}")
+
+    def complete(self, job: str) -> None:
+        with _writing(self._shown):
+            system, root = remote.file_system(self._url)
             system.pipe_file(f"{root}/{_SUCCESS}", b"")
-            _remove(system, staging)
+            _remove(system, f"{root}/{_staging_name(job)}")
 
     def abort(self, job: str) -> None:
         with _writing(self._shown):
@@ -236,36 +266,35 @@ class _RemoteOutput(Output):
 
 
 class _RemotePart(Part):
-    """A file of its own name, and when it is finished, another that names it.
+    """A file of its own name.
 
     Closing uploads the last of the file.  In an object store it is there as a whole
     after that, elsewhere maybe in pieces before; nobody looks at it until it is named.
     """
 
-    def __init__(self, system: Any, staging: str, name: str, place: str) -> None:
-        self._system = system
-        self._staging = staging
-        self._name = name
+    def __init__(
+        self, system: Any, staging: str, task: int, suffix: str, place: str
+    ) -> None:
+        self._task = task
+        self._suffix = suffix
         self._shown = place
-        self._file_name = f"{name}.{secrets.token_hex(8)}{_TEMPORARY_SUFFIX}"
-        path = f"{staging}/{self._file_name}"
+        self._name = _staged_name(task)
+        path = f"{staging}/{self._name}"
         self.file = cast("BinaryIO", system.open(path, "wb", block_size=_UPLOAD_BYTES))
 
-    def finish(self) -> None:
+    def finish(self, epoch: int) -> Transaction:
         with _writing(self._shown):
             self.file.close()
-            finished = f"{self._staging}/{self._name}{_FINISHED_SUFFIX}"
-            self._system.pipe_file(finished, self._file_name.encode())
+        return self._name, _part_name(self._task, epoch, self._suffix)
 
 
-def _move_part(system: Any, root: str, staging: str, finished: str) -> None:
-    """Move the file that a finished part names, unless that is done already."""
-    written = f"{staging}/{system.cat_file(f'{staging}/{finished}').decode()}"
-    target = f"{root}/{finished.removesuffix(_FINISHED_SUFFIX)}"
-    if system.exists(written):
-        system.mv(written, target)
+def _move_part(system: Any, staged: str, target: str) -> None:
+    """Move a finished part, unless that is done already."""
+    system.invalidate_cache()
+    if system.exists(staged):
+        system.mv(staged, target)
     elif not system.exists(target):
-        raise _gone(root, written)
+        raise _gone(target.rpartition("/")[0], staged)
 
 
 def _remove_old_parts(system: Any, root: str, staging: str) -> None:
@@ -350,24 +379,25 @@ def _staging_name(job: str) -> str:
     return f"{_STAGING_PREFIX}{quote(job, safe='')}"
 
 
-def _part_name(task: int, suffix: str) -> str:
-    return f"{_PART_PREFIX}{task:05}{suffix}"
+def _staged_name(task: int) -> str:
+    return f"{_PART_PREFIX}{task:05}-{secrets.token_hex(8)}{_TEMPORARY_SUFFIX}"
 
 
-def _new_file(part: Path) -> BinaryIO:
-    for attempt in count():
-        path = part.with_name(f"{part.name}.{attempt}{_TEMPORARY_SUFFIX}")
-        try:
-            return path.open("xb", buffering=_WRITE_BUFFER_BYTES)
-        except FileExistsError:
-            continue
-        except FileNotFoundError:
-            msg = (
-                f"{part.parent}, which the driver made, is not there on this worker; "
-                "write to a directory that the driver and all workers share"
-            )
-            raise FileNotFoundError(msg) from None
-    raise AssertionError
+def _part_name(task: int, epoch: int, suffix: str) -> str:
+    """Return the name of a part; what comes after the first epoch carries its number."""
+    number = f"-{epoch:06}" if epoch > 1 else ""
+    return f"{_PART_PREFIX}{task:05}{number}{suffix}"
+
+
+def _new_file(path: Path) -> BinaryIO:
+    try:
+        return path.open("xb", buffering=_WRITE_BUFFER_BYTES)
+    except FileNotFoundError:
+        msg = (
+            f"{path.parent}, which the driver made, is not there on this worker; write "
+            "to a directory that the driver and all workers share"
+        )
+        raise FileNotFoundError(msg) from None
 
 
 def _sync_directory(directory: Path) -> None:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
 
 from millstream.connectors.base import Source, SourceReader, Split
-from millstream.connectors.files import DirectorySink, PartWriter
+from millstream.connectors.files import DirectorySink, PartFormat
 from millstream.connectors.paths import file_size, found_files, opened_file
 from millstream.connectors.remote import shown
 from millstream.errors import UsageError
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from millstream.config import Config
-    from millstream.connectors.output import Part
     from millstream.connectors.paths import StrPath
 
 __all__ = ["ParquetSink", "ParquetSource"]
@@ -165,18 +164,17 @@ class ParquetSink(DirectorySink[pl.DataFrame]):
         self._schema = schema
         self._compression = compression
 
-    def _writer(self, part: Part) -> PartWriter[pl.DataFrame]:
-        return _ParquetWriter(part, self._schema, self._compression)
+    def _format(self, file: BinaryIO) -> PartFormat[pl.DataFrame]:
+        return _ParquetPart(file, self._schema, self._compression)
 
 
-class _ParquetWriter(PartWriter[pl.DataFrame]):
+class _ParquetPart(PartFormat[pl.DataFrame]):
     """Gathers batches to row groups; a part without rows still has the schema."""
 
-    def __init__(self, part: Part, schema: pl.Schema, compression: str) -> None:
-        super().__init__(part)
+    def __init__(self, file: BinaryIO, schema: pl.Schema, compression: str) -> None:
         self._schema = pl.DataFrame(schema=schema).to_arrow().schema
         self._parquet = parquet.ParquetWriter(
-            self._file, self._schema, compression=compression
+            file, self._schema, compression=compression
         )
         self._gathered: list[pl.DataFrame] = []
         self._gathered_rows = 0
@@ -187,11 +185,9 @@ class _ParquetWriter(PartWriter[pl.DataFrame]):
         if self._gathered_rows >= _ROW_GROUP_ROWS:
             self._write_group()
 
-    def close(self) -> None:
-        if self._is_open:
-            self._write_group()
-            self._parquet.close()
-        super().close()
+    def finish(self) -> None:
+        self._write_group()
+        self._parquet.close()
 
     def _write_group(self) -> None:
         if self._gathered_rows:

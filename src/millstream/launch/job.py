@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-import secrets
+import os
+import pickle
 import threading
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from millstream.errors import LaunchError, UsageError
+from millstream.errors import LaunchError, SnapshotError, UsageError
 from millstream.launch import local
+from millstream.launch.keeping import check_fit, open_keeping, plan_hash
 from millstream.plan.nodes import Read, Write
 from millstream.plan.stages import plan_stages
 from millstream.protocol.job import OutcomeKind, Phase
 from millstream.runtime.deployment import Deployment
+from millstream.runtime.snapshots import Backing, Savepoint
+from millstream.state.files import files_at
+from millstream.state.savepoint import copy_snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from millstream.config import Config
     from millstream.connectors.base import Sink, Split
+    from millstream.launch.keeping import Keeping
     from millstream.launch.options import LaunchOptions
     from millstream.launch.run import Run
     from millstream.plan.nodes import LogicalPlan
     from millstream.plan.stages import StagePlan
+    from millstream.runtime.coordinator import Recovery
+    from millstream.runtime.taken import Snapshot
+    from millstream.state.manifest import Manifest, Transaction
+    from millstream.state.store import SnapshotStore
 
 __all__ = ["Job", "StageMetrics", "deploy"]
 
+_SAVEPOINT_LOOK_S = 0.05
 _STATUS = {
+    Phase.SETTLING: "recovering",
     Phase.GATHERING: "starting",
     Phase.CONNECTING: "starting",
     Phase.RUNNING: "running",
@@ -76,19 +91,28 @@ class Job:
         """Start the workers of a checked plan."""
         launcher = _launcher(options)
         options = replace(options, spare_slots=_spare_slots(plan))
-        id = f"{_safe(plan.name)}-{secrets.token_hex(6)}"  # noqa: A001 - the user's word
         workers = launcher.worker_count(options)
-        deployment = deploy(plan, config, id, workers)
-        sinks = _Sinks(
-            id, [n.spec.sink for n in plan.nodes if isinstance(n.spec, Write)]
-        )
-        try:
+        is_writing = any(isinstance(node.spec, Write) for node in plan.nodes)
+        with _usable(options):
+            keeping = open_keeping(
+                _safe(plan.name), config, options, is_writing=is_writing
+            )
+        with ExitStack() as undo:
+            undo.callback(keeping.held.close)
+            deployment = deploy(plan, config, workers, keeping, options)
+            undo.callback(release_sources, deployment.stages)
+            sinks = _Sinks(keeping, _named_sinks(deployment.stages))
+            undo.callback(sinks.abort)
             sinks.prepare()
-            run = launcher.start(deployment, sinks.commit, options)
-        except BaseException:
-            sinks.abort()
-            release_sources(deployment.stages)
-            raise
+            backing = Backing(
+                sinks,
+                keeping.store,
+                keeping.claim,
+                keeping.manifest,
+                keeping.results(),
+            )
+            run = launcher.start(deployment, backing, options)
+            undo.pop_all()
         job = cls(deployment, run, sinks)
         job._thread.start()
         return job
@@ -125,11 +149,73 @@ class Job:
     def rows(self, sink: int) -> list[Any]:
         """Wait for the end and return the rows that one sink sent to the driver."""
         self.wait()
-        return self._run.coordinator.results.rows(sink)
+        names = {n.id: n.name for s in self._stages.stages for n in s.nodes}
+        return self._run.coordinator.results.rows(names[sink])
 
     def cancel(self, reason: str = "cancelled by the user") -> None:
         """Ask the job to end now; `wait` then raises `JobCancelledError`."""
         self._run.coordinator.cancel(reason)
+
+    def savepoint(self, path: str | os.PathLike[str]) -> int:
+        """Copy the next snapshot to a new directory; return its epoch.
+
+        The copy depends on nothing else: `Flow.run` can begin with it
+        (``resume_from=path``), also with another number of workers.
+        """
+        target, is_there = files_at(os.fspath(path)), threading.Event()
+        outcome: list[BaseException | None] = []
+        epochs: list[int] = []
+
+        def copy(store: SnapshotStore, manifest: Manifest) -> None:
+            copy_snapshot(store, manifest, target)
+            epochs.append(manifest.epoch)
+
+        def finish(error: BaseException | None) -> None:
+            outcome.append(error)
+            is_there.set()
+
+        self._check_keeping()
+        self._run.coordinator.savepoint(Savepoint(copy, finish))
+        while not is_there.wait(_SAVEPOINT_LOOK_S):
+            if self._is_done.is_set():
+                msg = f"the job ended before its state was copied to {path}"
+                raise SnapshotError(msg)
+        if outcome[0] is not None:
+            raise outcome[0]
+        return epochs[0]
+
+    def _check_keeping(self) -> None:
+        if not self._sinks.keeping.claim:
+            msg = (
+                "a savepoint copies a snapshot, and this job takes none; start it with "
+                "state='a/directory'"
+            )
+            raise UsageError(msg)
+
+    @property
+    def epoch(self) -> int:
+        """The last complete snapshot; 0 before the first."""
+        return self._run.coordinator.keeper.complete_epoch
+
+    def snapshots(self) -> list[Snapshot]:
+        """Return the last complete snapshots of this run and what each cost.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import millstream as ms
+        >>> flow = ms.Flow("cost")
+        >>> rows = flow.from_iterable(range(3)).collect()
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     job = flow.run(on="local", state=directory)
+        >>> [snapshot.epoch for snapshot in job.snapshots()]
+        [1]
+        """
+        return list(self._run.coordinator.keeper.taken)
+
+    def recoveries(self) -> list[Recovery]:
+        """Return how the job went back to a snapshot, oldest first."""
+        return list(self._run.coordinator.recoveries)
 
     def status(self) -> str:
         """Return one word for where the job stands."""
@@ -162,8 +248,9 @@ class Job:
         ]
 
     def worker_pids(self) -> list[int]:
-        """Return the process ids of the workers that have registered."""
-        return list(self._run.coordinator.pids.values())
+        """Return the process ids of the workers that are there, or were at the end."""
+        coordinator = self._run.coordinator
+        return [coordinator.pids[worker] for worker in coordinator.members]
 
     def __repr__(self) -> str:
         return f"<Job {self.id!r}: {self.status()}>"
@@ -187,6 +274,7 @@ class Job:
         except Exception as error:  # noqa: BLE001 - handed to whoever waits
             self._crash = self._crash or error
         finally:
+            self._sinks.keeping.held.close()
             self._is_done.set()
 
     @property
@@ -204,22 +292,52 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class _Sinks:
-    """The driver's side of all connectors that a job writes to."""
+    """The driver's side of all connectors that a job writes to, by operator name."""
 
-    job: str
-    sinks: list[Sink[Any]]
+    keeping: Keeping
+    sinks: dict[str, Sink[Any]]
 
     def prepare(self) -> None:
-        for sink in self.sinks:
-            sink.prepare(self.job)
+        """Make the destinations; what an earlier run had sealed is committed first."""
+        manifest = self.keeping.manifest
+        for sink in self.sinks.values():
+            sink.prepare(self.keeping.job, is_resumed=manifest is not None)
+        if manifest is not None and self.keeping.claim:
+            self.commit(manifest.epoch, manifest.transactions, is_last=False)
 
-    def commit(self) -> None:
-        for sink in self.sinks:
-            sink.commit(self.job)
+    def commit(
+        self, epoch: int, transactions: tuple[Transaction, ...], *, is_last: bool
+    ) -> None:
+        for name, sink in self.sinks.items():
+            own = [pickle.loads(t) for n, _, t in transactions if n == name]  # noqa: S301
+            sink.commit(self.keeping.job, epoch, own)
+            if is_last:
+                sink.complete(self.keeping.job)
 
     def abort(self) -> None:
-        for sink in self.sinks:
-            sink.abort(self.job)
+        """Remove what was not committed, unless the job can be gone on with."""
+        if not self.keeping.claim:
+            for sink in self.sinks.values():
+                sink.abort(self.keeping.job)
+
+
+def _named_sinks(stages: StagePlan) -> dict[str, Sink[Any]]:
+    nodes = [node for stage in stages.stages for node in stage.nodes]
+    return {n.name: n.spec.sink for n in nodes if isinstance(n.spec, Write)}
+
+
+@contextmanager
+def _usable(options: LaunchOptions) -> Iterator[None]:
+    """Say in one sentence why a state directory cannot be opened."""
+    try:
+        yield
+    except OSError as error:
+        place = options.state or options.resume_from
+        msg = (
+            f"the state directory {place} cannot be used ({error}); name one that the "
+            "driver and all workers can read and write"
+        )
+        raise UsageError(msg) from error
 
 
 def release_sources(stages: StagePlan) -> None:
@@ -235,22 +353,44 @@ def _spare_slots(plan: LogicalPlan) -> int:
     return sum(spec.source.spare_slots for spec in reads)
 
 
-def deploy(plan: LogicalPlan, config: Config, job: str, workers: int) -> Deployment:
-    """Plan the stages and cut the sources into splits."""
+def deploy(
+    plan: LogicalPlan,
+    config: Config,
+    workers: int,
+    keeping: Keeping,
+    options: LaunchOptions | None = None,
+) -> Deployment:
+    """Plan the stages and cut the sources into splits, or as they were cut before."""
     stages = plan_stages(plan, config)
+    is_strict = options is None or not options.drop_state
+    if keeping.manifest is not None and is_strict:
+        check_fit(keeping.manifest, stages, config)
     # All workers may dial the coordinator at once, and the oldest stranger gives way.
     config = replace(config, half_open_max=max(config.half_open_max, 2 * workers))
     splits: dict[int, tuple[Split, ...]] = {}
+    before = keeping.splits()
     try:
         for stage in stages.stages:
             first = stage.nodes[0]
             if isinstance(first.spec, Read):
                 task_count = min(stage.width or workers, workers)
-                splits[first.id] = tuple(first.spec.source.splits(task_count))
+                own = before.get(first.name)
+                splits[first.id] = own or tuple(first.spec.source.splits(task_count))
     except BaseException:
         release_sources(stages)
         raise
-    return Deployment(job, stages, workers, splits, config)
+    return Deployment(
+        keeping.job,
+        stages,
+        workers,
+        splits,
+        config,
+        run=keeping.run,
+        plan_hash=plan_hash(stages),
+        state=keeping.settings,
+        state_directory=keeping.directory,
+        state_key=keeping.key,
+    )
 
 
 def _launcher(options: LaunchOptions) -> Any:

@@ -10,17 +10,18 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from millstream.launch.keeping import worker_store
 from millstream.protocol.ids import COORDINATOR, PeerId
+from millstream.runtime.background import Inline, Threaded
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.coordinator import Coordinator
 from millstream.runtime.inprocess import Hub
 from millstream.runtime.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from millstream.launch.options import LaunchOptions
     from millstream.runtime.deployment import Deployment
+    from millstream.runtime.snapshots import Backing
 
 __all__ = ["LocalRun", "start", "worker_count"]
 
@@ -38,34 +39,51 @@ def worker_count(options: LaunchOptions) -> int:
 
 def start(
     deployment: Deployment,
-    commit: Callable[[], None],
+    backing: Backing,
     options: LaunchOptions,  # noqa: ARG001 - as the other launchers
 ) -> LocalRun:
     """Begin a job."""
-    return LocalRun(deployment, commit)
+    return LocalRun(deployment, backing)
 
 
 class LocalRun:
     """All workers of a job, stepped one after the other."""
 
-    def __init__(self, deployment: Deployment, commit: Callable[[], None]) -> None:
-        clock = SystemClock()
-        hub = Hub()
+    def __init__(self, deployment: Deployment, backing: Backing) -> None:
+        self._clock = SystemClock()
+        self._hub = Hub()
         config = replace(deployment.config, lease_ms=_NO_LEASE_MS)
-        deployment = replace(deployment, config=config)
+        self._deployment = replace(deployment, config=config)
         ids = [PeerId(1 + index) for index in range(deployment.worker_count)]
         self.coordinator = Coordinator(
-            ids, hub.join(COORDINATOR), clock, config, commit
+            ids,
+            self._deployment,
+            self._hub.join(COORDINATOR),
+            self._clock,
+            background=Threaded("millstream-driver-files"),
+            backing=backing,
         )
-        self._workers = [
-            Worker(own, deployment, hub.join(own), clock, ("", 0), pid=os.getpid())
-            for own in ids
-        ]
+        self._workers = [self._worker(own) for own in ids]
         self._pause = threading.Event()
+
+    def _worker(self, own: PeerId) -> Worker:
+        store = worker_store(self._deployment)
+        return Worker(
+            own,
+            self._deployment,
+            self._hub.join(own),
+            self._clock,
+            ("", 0),
+            pid=os.getpid(),
+            background=Inline() if store is None else Threaded(f"millstream-{own}"),
+            store=store,
+        )
 
     def step(self) -> None:
         """Give everybody a turn."""
         is_working = self.coordinator.step()
+        while self.coordinator.wanted_workers:
+            self._workers.append(self._worker(self.coordinator.wanted_workers.pop()))
         for worker in self._workers:
             if worker.is_over:
                 worker.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.errors import UsageError
 
@@ -39,6 +39,10 @@ class LaunchOptions:
     master: str | None = None
     workers: int | None = None
     insecure: bool = False
+    state: str | None = None
+    resume_from: str | None = None
+    state_backend: Literal["memory", "rocksdb"] | None = None
+    drop_state: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     #: Task slots that must stay free beside the workers; from the plan, not the user.
     spare_slots: int = 0
@@ -65,6 +69,10 @@ def merged_options(said: LaunchOptions) -> LaunchOptions:
         master=said.master or default.master,
         workers=said.workers or default.workers,
         insecure=said.insecure or default.insecure,
+        state=said.state or default.state,
+        resume_from=said.resume_from or default.resume_from,
+        state_backend=said.state_backend or default.state_backend,
+        drop_state=said.drop_state or default.drop_state,
         settings={**said.settings, **default.settings},
     )
     on = merged.on or "spark"
@@ -74,6 +82,12 @@ def merged_options(said: LaunchOptions) -> LaunchOptions:
     workers: object = merged.workers
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         msg = f"a flow needs at least 1 worker, got workers={workers!r}"
+        raise UsageError(msg)
+    if merged.state_backend not in (None, "memory", "rocksdb"):
+        msg = (
+            f"state is kept in 'memory' or in 'rocksdb', got "
+            f"state_backend={merged.state_backend!r}"
+        )
         raise UsageError(msg)
     return replace(merged, on=on)
 

@@ -14,11 +14,10 @@ from millstream.launch.machine import share_of_cores
 from millstream.launch.recruit import Recruiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from millstream.launch.options import LaunchOptions
     from millstream.protocol.ids import PeerId
     from millstream.runtime.deployment import Deployment
+    from millstream.runtime.snapshots import Backing
 
 __all__ = ["ProcessRun", "start", "worker_count"]
 
@@ -33,12 +32,12 @@ def worker_count(options: LaunchOptions) -> int:
 
 def start(
     deployment: Deployment,
-    commit: Callable[[], None],
+    backing: Backing,
     options: LaunchOptions,  # noqa: ARG001 - as the other launchers
 ) -> ProcessRun:
     """Start one process per worker."""
     cores = share_of_cores(deployment.worker_count)
-    return ProcessRun(Recruiter(deployment, commit, cores=cores))
+    return ProcessRun(Recruiter(deployment, backing, cores=cores))
 
 
 class ProcessRun:
@@ -46,19 +45,27 @@ class ProcessRun:
 
     def __init__(self, recruiter: Recruiter) -> None:
         self.coordinator = recruiter.coordinator
+        self._recruiter = recruiter
         self._children: dict[PeerId, subprocess.Popen[bytes]] = {}
         try:
-            for worker in recruiter.worker_ids:
-                self._children[worker] = _spawn()
-            for worker, child in self._children.items():
-                _feed(child, pickle.dumps(recruiter.bootstrap(worker), protocol=5))
+            self._start(recruiter.worker_ids)
         except BaseException:
             self.close()
             raise
 
+    def _start(self, workers: list[PeerId]) -> None:
+        """Start a child for every worker; all of them begin before any is fed."""
+        for worker in workers:
+            self._children[worker] = _spawn()
+        for worker in workers:
+            bootstrap = pickle.dumps(self._recruiter.bootstrap(worker), protocol=5)
+            _feed(self._children[worker], bootstrap)
+
     def step(self) -> None:
         """Step the coordinator and look after the children."""
         self.coordinator.step(_WAIT_S)
+        wanted, self.coordinator.wanted_workers = self.coordinator.wanted_workers, []
+        self._start(wanted)
         for worker, child in list(self._children.items()):
             code = child.poll()
             if code is not None:

@@ -11,16 +11,16 @@ from millstream.errors import LaunchError
 from millstream.launch.parcel import packed
 from millstream.launch.resident import Bootstrap, network_key
 from millstream.protocol.ids import COORDINATOR, PeerId
+from millstream.runtime.background import Threaded
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.coordinator import Coordinator
 from millstream.runtime.tcp import TCPNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from millstream.config import Config
     from millstream.ports import Clock
     from millstream.runtime.deployment import Deployment
+    from millstream.runtime.snapshots import Backing
 
 __all__ = ["Recruiter"]
 
@@ -46,7 +46,7 @@ class Recruiter:
     def __init__(
         self,
         deployment: Deployment,
-        commit: Callable[[], None],
+        backing: Backing,
         host: str = "127.0.0.1",
         bind_host: str | None = None,
         *,
@@ -63,7 +63,12 @@ class Recruiter:
         network = self._listen(bind_host or host, clock, deployment.config)
         self._address = (host, network.address[1])
         self.coordinator = Coordinator(
-            self.worker_ids, network, clock, deployment.config, commit
+            self.worker_ids,
+            deployment,
+            network,
+            clock,
+            background=Threaded("millstream-driver-files"),
+            backing=backing,
         )
 
     def _listen(self, host: str, clock: Clock, config: Config) -> TCPNetwork:

@@ -15,8 +15,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millstream.launch.keeping import worker_store
 from millstream.launch.parcel import unpacked
 from millstream.protocol.handshake import derive_key
+from millstream.runtime.background import Threaded
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.heartbeat import Heart
 from millstream.runtime.tcp import TCPNetwork
@@ -34,6 +36,7 @@ __all__ = ["Bootstrap", "network_key", "serve"]
 
 _EXIT_ORPHANED = 70
 _POLARS_THREADS = "POLARS_MAX_THREADS"
+_TURN_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ def serve(bootstrap: Bootstrap) -> str:
     sys.path += [path for path in bootstrap.python_path if path not in sys.path]
     with ExitStack() as stack:
         stack.enter_context(_polars_threads(bootstrap.cores))
+        stack.enter_context(_short_turns())
         try:
             deployment = stack.enter_context(unpacked(bootstrap.deployment))
         except Exception as error:  # noqa: BLE001 - a user's module may raise anything
@@ -91,6 +95,21 @@ def _polars_threads(count: int) -> Iterator[None]:
         yield
     finally:
         del os.environ[_POLARS_THREADS]
+
+
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    """Let threads take shorter turns than usual.
+
+    While a snapshot is encoded in the background, the thread of the tasks waits for a
+    turn after every system call.
+    """
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(min(before_s, _TURN_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)
 
 
 def _serve(bootstrap: Bootstrap, deployment: Deployment) -> str:
@@ -121,6 +140,8 @@ def _work(bootstrap: Bootstrap, deployment: Deployment) -> str:
         SystemClock(),
         bootstrap.coordinator,
         pid=os.getpid(),
+        background=Threaded(f"millstream-files-{bootstrap.worker}"),
+        store=worker_store(deployment),
     )
     try:
         is_working = True

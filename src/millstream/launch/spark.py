@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from millstream.launch.resident import Bootstrap
     from millstream.protocol.ids import PeerId
     from millstream.runtime.deployment import Deployment
+    from millstream.runtime.snapshots import Backing
 
 __all__ = ["SparkRun", "start", "worker_count"]
 
@@ -88,9 +89,7 @@ def worker_count(options: LaunchOptions) -> int:
     return _find(options, workers=None).settled_slots()
 
 
-def start(
-    deployment: Deployment, commit: Callable[[], None], options: LaunchOptions
-) -> SparkRun:
+def start(deployment: Deployment, backing: Backing, options: LaunchOptions) -> SparkRun:
     """Check that Spark can carry the job, and start one Spark job per worker."""
     cluster = _find(options, workers=deployment.worker_count)
     _own.join(cluster.session)
@@ -101,7 +100,7 @@ def start(
         cluster.ship_package()
         cores = cluster.cores_of_each(deployment.worker_count)
         recruiter = Recruiter(
-            deployment, commit, cluster.driver_host, cluster.bind_host, cores=cores
+            deployment, backing, cluster.driver_host, cluster.bind_host, cores=cores
         )
         return SparkRun(recruiter, cluster, deployment.stages.name)
     except BaseException:
@@ -116,25 +115,31 @@ class SparkRun:
         self.coordinator = recruiter.coordinator
         self._cluster = cluster
         self._name = name
-        self._groups = {
-            worker: f"{recruiter.tag}-{worker}" for worker in recruiter.worker_ids
-        }
-        self._threads = {
-            worker: InheritableThread(
-                target=self._run_worker,
-                session=cluster.session,
-                args=(worker, recruiter.bootstrap(worker)),
-                name=f"millstream-spark-{worker}",
-                daemon=True,
-            )
-            for worker in recruiter.worker_ids
-        }
-        for thread in self._threads.values():
-            thread.start()
+        self._recruiter = recruiter
+        self._groups: dict[PeerId, str] = {}
+        self._threads: dict[PeerId, threading.Thread] = {}
+        for worker in recruiter.worker_ids:
+            self._start(worker)
+
+    def _start(self, worker: PeerId) -> None:
+        """Start the Spark job of a worker, and a thread that waits for it."""
+        self._groups[worker] = f"{self._recruiter.tag}-{worker}"
+        thread = InheritableThread(
+            target=self._run_worker,
+            session=self._cluster.session,
+            args=(worker, self._recruiter.bootstrap(worker)),
+            name=f"millstream-spark-{worker}",
+            daemon=True,
+        )
+        self._threads[worker] = thread
+        thread.start()
 
     def step(self) -> None:
         """Step the coordinator, and ask Spark about workers that are gone."""
         self.coordinator.step(_WAIT_S)
+        wanted, self.coordinator.wanted_workers = self.coordinator.wanted_workers, []
+        for worker in wanted:
+            self._start(worker)
         for worker in self.coordinator.lost_workers:
             reason = self._cluster.failure(self._groups[worker])
             if reason is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SnapshotError
 from millstream.operators.base import Operator, Rows
-from millstream.operators.by_key import ByKey
+from millstream.operators.by_key import ByKey, kept_entries
 from millstream.operators.fuse import fuse
 from millstream.plan.aggregate import MISSING
 from millstream.plan.nodes import (
@@ -27,7 +27,7 @@ from millstream.plan.nodes import (
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from millstream.plan.aggregate import Aggregate
     from millstream.plan.nodes import Node
@@ -81,6 +81,8 @@ def accumulate_parts(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) ->
 class Combined(Operator):
     """Keeps accumulators by key and sends them on before a cut or when it is full."""
 
+    is_guarded = True
+
     def __init__(self, nodes: tuple[Node, ...], keys_max: int) -> None:
         super().__init__(nodes)
         spec = nodes[-1].spec
@@ -92,6 +94,9 @@ class Combined(Operator):
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         self._take(rows)
         return self.flush() if len(self._parts) >= self._keys_max else []
+
+    def keep(self, rows: Rows) -> Callable[[], None]:
+        return kept_entries(self._parts, rows)
 
     def flush(self) -> Rows:
         rows = list(self._parts.items())
@@ -125,6 +130,8 @@ class CountedKeys(Combined):
 class Aggregated(ByKey):
     """One result per key when the input ends."""
 
+    is_guarded = True
+
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
         super().__init__(nodes, table)
         spec = nodes[0].spec
@@ -155,6 +162,7 @@ class AggregatedAll(Operator):
     """
 
     state: TaskState
+    is_guarded = True
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         super().__init__(nodes)
@@ -205,6 +213,8 @@ class AggregatedAll(Operator):
 
 class Scanned(ByKey):
     """The running aggregate of the key after every row."""
+
+    is_guarded = True
 
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
         super().__init__(nodes, table)

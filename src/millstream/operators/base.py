@@ -11,16 +11,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.state.task_state import TaskState
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from millstream.operators.fuse import FusedFunction
     from millstream.plan.nodes import Node
+    from millstream.protocol.ids import Epoch
     from millstream.state.base import State
 
-__all__ = ["Operator", "Rows"]
+__all__ = ["Operator", "Rows", "do_nothing"]
 
 Rows = list[Any]
+
+
+def do_nothing() -> None:
+    """Undo what has changed nothing."""
 
 
 class Operator:
@@ -28,6 +35,10 @@ class Operator:
 
     #: Whether it needs no more rows; its task then ends early.
     is_satisfied = False
+    #: Whether a record that makes `process` raise may become a dead letter.
+    is_guarded = False
+    #: Whether what it did for a record cannot be taken back.
+    is_lasting = False
     #: The generated function it runs, if any.
     fused: FusedFunction | None = None
     #: What it remembers, under the name of its last node; None if that is nothing.
@@ -41,12 +52,23 @@ class Operator:
         """Take a batch of input `port` and return what follows from it."""
         raise NotImplementedError
 
+    def keep(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - all, by default
+        """Return what undoes a `process` of these rows that raised.
+
+        Called before every batch where dead letters are collected, and only there.
+        """
+        return self.state.kept() if isinstance(self.state, TaskState) else do_nothing
+
     def end_port(self, port: int) -> None:
         """Note that nothing more comes on input `port`, while others go on."""
 
     def flush(self) -> Rows:
         """Return the rows held back only to save work; called before every cut."""
         return []
+
+    def seal(self, epoch: Epoch) -> Any:  # noqa: ARG002 - for operators that write
+        """Make what was written since the last time ready for a commit; name it."""
+        return None
 
     def finish(self) -> Iterable[Rows]:
         """Yield the rows that follow from the end of the input."""

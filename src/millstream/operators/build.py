@@ -14,7 +14,8 @@ from millstream.operators.aggregation import (
     Scanned,
 )
 from millstream.operators.keyed import DistinctKeys, Processed
-from millstream.operators.ordering import Limited, Sorted, Zipped
+from millstream.operators.letters import CountedLetters
+from millstream.operators.ordering import Limited, Sorted, SortKeys, Zipped
 from millstream.operators.output import CalledForEach, Emitter, Written
 from millstream.operators.rowwise import FusedRows, MapWholeBatches
 from millstream.operators.user_state import has_user_state, own_function
@@ -45,7 +46,7 @@ _ROW_SPECS = (
     specs.DropKey,
     specs.Unkey,
 )
-_TRANSPARENT = (specs.Read, specs.Regroup, specs.Merge)
+_TRANSPARENT = (specs.Read, specs.DeadLetters, specs.Regroup, specs.Merge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class TaskContext:
         Sends rows of a sink node, given by its id, to the driver.
     state
         How state by key is kept; None if no snapshots are taken of it.
+    has_letters
+        Whether records that make a function raise become dead letters.
     """
 
     job: str
@@ -65,6 +68,7 @@ class TaskContext:
     config: Config
     emit: Callable[[int, Rows], None]
     state: StateSettings | None = None
+    has_letters: bool = False
 
     def make_table(self) -> Table | None:
         """Return an empty table for state by key, or None if a dict will do."""
@@ -74,14 +78,18 @@ class TaskContext:
 def build_chain(nodes: Sequence[Node], context: TaskContext) -> list[Operator]:
     """Return the operators of a stage, fused where they can be."""
     working = [node for node in nodes if not isinstance(node.spec, _TRANSPARENT)]
-    return [_operator(run, context) for run in _runs(working)]
+    runs = _runs(working, has_letters=context.has_letters)
+    return [operator for run in runs for operator in _operators(run, context)]
 
 
-def _runs(nodes: list[Node]) -> list[tuple[Node, ...]]:
+def _runs(nodes: list[Node], *, has_letters: bool) -> list[tuple[Node, ...]]:
     """Cut the chain into runs of operators that become one, and single others.
 
     A combiner of counts joins what is before it, row operators or text that is cut into
     pieces: it needs only the keys.
+
+    Where a record may be left out it does not, and a run ends where one row becomes
+    several, so that the others need not be left out with it.
     """
     runs: list[tuple[Node, ...]] = []
     texts = {
@@ -92,21 +100,32 @@ def _runs(nodes: list[Node]) -> list[tuple[Node, ...]]:
     for kind, group in groupby(nodes, lambda n: texts.get(n.id, _fusible(n))):
         members = tuple(group)
         if kind is not None:
-            runs.append(members)
+            runs += _cut(members) if has_letters else [members]
             continue
         for node in members:
-            if runs and _joins(runs[-1], node):
+            if runs and _joins(runs[-1], node, has_letters=has_letters):
                 runs[-1] = (*runs[-1], node)
             else:
                 runs.append((node,))
     return runs
 
 
-def _joins(run: tuple[Node, ...], node: Node) -> bool:
+def _cut(run: tuple[Node, ...]) -> list[tuple[Node, ...]]:
+    """Cut a run behind whatever makes several rows of one."""
+    pieces: list[tuple[Node, ...]] = [()]
+    for node in run:
+        pieces[-1] = (*pieces[-1], node)
+        if isinstance(node.spec, specs.FlatMap | specs.Flatten):
+            pieces.append(())
+    return [piece for piece in pieces if piece]
+
+
+def _joins(run: tuple[Node, ...], node: Node, *, has_letters: bool) -> bool:
     if isinstance(node.spec, CombineFrame):
         is_joined: bool = _frame_build().joins(run, node)
         return is_joined
-    return _is_combined_count(node) and _fusible(run[-1]) == "rows"
+    is_free = not has_letters and _fusible(run[-1]) == "rows"
+    return is_free and _is_combined_count(node)
 
 
 def _fusible(node: Node) -> str | None:
@@ -120,6 +139,14 @@ def _fusible(node: Node) -> str | None:
 
 def _is_combined_count(node: Node) -> bool:
     return isinstance(node.spec, specs.Combine) and node.spec.aggregate.name == "count"
+
+
+def _operators(run: tuple[Node, ...], context: TaskContext) -> list[Operator]:
+    """Return the operator of a run, behind what finds the failing records for it."""
+    operator = _operator(run, context)
+    if context.has_letters and isinstance(operator, Sorted):
+        return [SortKeys(run), operator]
+    return [operator]
 
 
 def _operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
@@ -175,6 +202,7 @@ _PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
     specs.CombineAll: AggregatedAll,
     specs.Limit: Limited,
     specs.ForEach: CalledForEach,
+    specs.LetterBudget: CountedLetters,
 }
 """Operators that need nothing but their nodes."""
 

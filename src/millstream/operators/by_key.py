@@ -6,6 +6,7 @@ in a table, which they tell about the keys of every batch before they work on it
 
 from __future__ import annotations
 
+import copy
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 from millstream.operators.base import Operator, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from millstream.plan.nodes import Node
     from millstream.state.table import Table
 
-__all__ = ["ByKey"]
+__all__ = ["ByKey", "kept_entries"]
 
 _LEAVING_ROWS = 1024
 _key = itemgetter(0)
+_UNCHANGING = frozenset({bool, bytes, float, int, str, type(None)})
 
 
 class ByKey(Operator):
@@ -40,6 +42,9 @@ class ByKey(Operator):
         rows_iterator = iter(rows)
         return self.table.touch(map(_key, rows_iterator))
 
+    def keep(self, rows: Rows) -> Callable[[], None]:
+        return kept_entries(self.touched(rows), rows)
+
     def leaving(self) -> Iterator[Rows]:
         """Yield all entries a batch at a time, and forget them at the end."""
         kept = self.entries if self.table is None else self.table
@@ -47,3 +52,22 @@ class ByKey(Operator):
         while rows := list(islice(entries, _LEAVING_ROWS)):
             yield rows
         kept.clear()
+
+
+def kept_entries(entries: dict[Any, Any], rows: Rows) -> Callable[[], None]:
+    """Return what puts the entries of the rows' keys back as they are now."""
+    keys = set(map(_key, rows))
+    before = {key: _copied(entries[key]) for key in keys if key in entries}
+
+    def undo() -> None:
+        for key in keys:
+            if key in before:
+                entries[key] = before[key]
+            else:
+                entries.pop(key, None)
+
+    return undo
+
+
+def _copied(value: Any) -> Any:
+    return value if type(value) in _UNCHANGING else copy.deepcopy(value)

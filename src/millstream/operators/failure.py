@@ -15,6 +15,7 @@ from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream.errors import MillstreamError
 from millstream.operators.fuse import GENERATED
 from millstream.plan.nodes import Filter, FlatMap, Flatten, KeyBy, Map
 
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from millstream.operators.base import Operator, Rows
     from millstream.plan.nodes import Node
 
-__all__ = ["Blame", "blame"]
+__all__ = ["Blame", "blame", "is_record_to_blame", "row_index"]
 
 _OWN_FILES = f"{Path(__file__).parents[1]}{os.sep}"
+_STATE_FILES = f"{_OWN_FILES}state{os.sep}"
 _PYTHON_FILES = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _ROW_TEXT_MAX = 200
 
@@ -60,6 +62,21 @@ def blame(error: BaseException, operator: Operator, rows: Rows | None) -> Blame:
         return Blame(node, None, "", _user_line(frames))
     node = _failing(_candidates(frames, operator), rows[index])
     return Blame(node, index, _shortened(rows[index]), _user_line(frames))
+
+
+def is_record_to_blame(error: BaseException) -> bool:
+    """Whether an error may be due to a record, and not to memory, disk or the engine."""
+    if isinstance(error, MillstreamError | MemoryError):
+        return False
+    frames = _frames(error.__traceback__)
+    is_in_state = frames[-1].tb_frame.f_code.co_filename.startswith(_STATE_FILES)
+    # Of keys, state says itself what it cannot hash.
+    return not is_in_state or isinstance(error, TypeError)
+
+
+def row_index(error: BaseException, rows: Rows) -> int | None:
+    """Return which row of a batch an error is about, if that can be seen."""
+    return _row_index(_frames(error.__traceback__), rows)
 
 
 def _frames(trace: TracebackType | None) -> list[TracebackType]:

@@ -53,6 +53,8 @@ def frame_operator(  # noqa: PLR0911 - one per kind
         return JoinedFrames(
             run, config.join_right_bytes_max, config.join_left_memory_bytes
         )
+    if isinstance(spec, specs.UniqueFrame):
+        return DistinctRows(run, context.state)
     if text_splits(run):
         return CutText(run)
     return _PLAIN[type(spec)](run)
@@ -70,7 +72,6 @@ _PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
     specs.ToRows: RowsFromFrames,
     specs.ToFrame: FramesFromRows,
     specs.JoinStatic: JoinedStatic,
-    specs.UniqueFrame: DistinctRows,
     specs.Tokens: CutText,
 }
 """Operators that need nothing but their nodes."""

@@ -16,6 +16,7 @@ import polars as pl
 from millstream.operators.base import Operator
 from millstream.operators.frame_spill import FrameQueue
 from millstream.plan.frames import JoinFrames, JoinStatic
+from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,22 @@ class JoinedFrames(Operator):
         self._parts: list[pl.DataFrame] = [pl.DataFrame(schema=spec.right_schema)]
         self._right: _RightSide | None = None
         self._waiting = FrameQueue(left_memory_bytes)
+        self.state = TaskState(self._both_sides, self._take_over)
+
+    def _both_sides(self) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
+        """Return the right side as far as it has come, and the left rows that wait."""
+        right = self._parts if self._right is None else [self._right.rows]
+        return list(right), list(self._waiting.frames())
+
+    def _take_over(
+        self, former: list[tuple[list[pl.DataFrame], list[pl.DataFrame]]]
+    ) -> None:
+        """Take one right side, which all tasks had alike, and all rows that waited."""
+        for rows in former[0][0]:
+            self._take_right(rows)
+        for _, waiting in former:
+            for rows in waiting:
+                self._waiting.append(rows)
 
     @property
     def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
@@ -127,18 +144,18 @@ class _RightSide:
 
     def __init__(self, rows: pl.DataFrame, spec: JoinFrames) -> None:
         self._spec = spec
-        self._rows, self._hashes = rows, np.zeros(0, dtype=np.uint64)
+        self.rows, self._hashes = rows, np.zeros(0, dtype=np.uint64)
         self._can_look_up = not any(
             rows.schema[name].is_nested() for name in spec.right_on
         )
         if self._can_look_up:
             hashes = _hashes(rows, spec.right_on)
             order = np.argsort(hashes, kind="stable")
-            self._rows, self._hashes = rows[order], hashes[order]
+            self.rows, self._hashes = rows[order], hashes[order]
 
     def joined(self, left: pl.DataFrame) -> pl.DataFrame:
         """Return what Polars makes of the batch and all of the right side."""
-        right = self._rows
+        right = self.rows
         if self._can_look_up and right.height > _MANY * left.height:
             right = self._near(left)
         result: pl.DataFrame = self._spec.query(left.lazy(), right.lazy()).collect()
@@ -151,7 +168,7 @@ class _RightSide:
         counts = np.searchsorted(self._hashes, wanted, side="right") - starts
         before = np.cumsum(counts) - counts
         within = np.arange(counts.sum()) - np.repeat(before, counts)
-        near: pl.DataFrame = self._rows[np.repeat(starts, counts) + within]
+        near: pl.DataFrame = self.rows[np.repeat(starts, counts) + within]
         return near
 
 

@@ -9,6 +9,7 @@ import polars as pl
 from millstream.operators.base import Operator
 from millstream.operators.frame_runs import RowOrder, SortedRuns
 from millstream.plan.frames import SortFrame
+from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,6 +38,15 @@ class SortedFrame(Operator):
         self._parts: list[pl.DataFrame] = []
         self._row_count = 0
         self._bytes = 0
+        self.state = TaskState(self._everything, self._take_over)
+
+    def _everything(self) -> list[pl.DataFrame]:
+        """Return all rows, in an order in which sorting them again is stable."""
+        return [*self._runs.frames(), *self._parts]
+
+    def _take_over(self, former: list[list[pl.DataFrame]]) -> None:
+        for frame in (frame for frames in former for frame in frames):
+            self.process(frame, 0)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         self._hold(rows)

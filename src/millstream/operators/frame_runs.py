@@ -99,6 +99,11 @@ class SortedRuns:
             self._shorten(min(FAN_IN, len(self._runs) - FAN_IN + 1))
         yield from _merged([run for _, run in self._runs], self._order)
 
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows of all runs, oldest run first; they stay where they are."""
+        for _, run in self._runs:
+            yield from run.frames()
+
     def close(self) -> None:
         """Give the disk space back; safe to call at any time."""
         for _, run in self._runs:

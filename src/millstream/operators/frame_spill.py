@@ -55,6 +55,15 @@ class FrameFile:
         self._left -= 1
         return frame
 
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield the frames that were not read yet; they stay unread."""
+        read_to, left = self._read_to, self._left
+        try:
+            while self._left:
+                yield self.popleft()
+        finally:
+            self._read_to, self._left = read_to, left
+
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """Yield the frames that were not read yet, and give the disk space back."""
         while self._left:
@@ -106,6 +115,12 @@ class FrameQueue:
         if not self._file:
             self.close()
         return frame
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield all frames, oldest first; they stay in the queue."""
+        yield from self._held
+        if self._file is not None:
+            yield from self._file.frames()
 
     def close(self) -> None:
         """Give the disk space back; safe to call at any time."""

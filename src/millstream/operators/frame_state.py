@@ -1,6 +1,6 @@
-"""The state of an aggregate of frames by key, as snapshots want it.
+"""State of frames by key, as snapshots want it.
 
-`StateTable` numbers the times between two cuts on its own, in *stamps*: what it took over
+A table numbers the times between two cuts on its own, in *stamps*: what it took over
 in a restore has none, and what came after a cut has a higher one than what came before.
 Epochs are numbers of the job; which stamp stands for an epoch is known here.
 """
@@ -8,7 +8,7 @@ Epochs are numbers of the job; which stamp stands for an epoch is known here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from millstream.state.frame_codec import frame_segments, frame_within
 
@@ -17,21 +17,36 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from millstream.operators.frame_native import StateTable
     from millstream.protocol.ids import Epoch
     from millstream.state.base import Segment, ShardRange
 
-__all__ = ["FrameState"]
+__all__ = ["FrameState", "FrameTable"]
 
 _RESTORED = 1
 """The last stamp that nothing after a restore has; 0 would mean everything."""
+
+
+class FrameTable(Protocol):
+    """State by key that knows when a key was last touched."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Count what comes from now on as touched in this epoch."""
+        ...
+
+    def delta(self, since: int) -> pl.DataFrame:
+        """Return the state of the keys touched after epoch `since`; of all after 0."""
+        ...
+
+    def restore(self, deltas: Iterable[pl.DataFrame]) -> None:
+        """Apply deltas in the order in which they were taken."""
+        ...
 
 
 class FrameState:
     """Takes deltas from a table and puts them into another one."""
 
     def __init__(
-        self, table: StateTable, keys: tuple[str, ...], shard_count: int
+        self, table: FrameTable, keys: tuple[str, ...], shard_count: int
     ) -> None:
         self._table = table
         self._keys = keys

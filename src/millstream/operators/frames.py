@@ -32,6 +32,8 @@ _EMIT_ROWS = 16_384
 class Transformed(Operator):
     """A run of row-wise transforms, as one query."""
 
+    is_guarded = True
+
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         super().__init__(nodes)
         self._functions = [
@@ -47,6 +49,8 @@ class Transformed(Operator):
 
 class MappedFrames(Operator):
     """A user function over whole data frames."""
+
+    is_guarded = True
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         spec = self.nodes[0].spec
@@ -84,6 +88,8 @@ class FrameEmitter(Operator):
 
 class FramesFromRows(Operator):
     """Rows, which are dicts or tuples, as a frame of the schema."""
+
+    is_guarded = True
 
     def process(self, rows: Rows, port: int) -> Any:  # noqa: ARG002 - one input
         spec = self.nodes[0].spec

@@ -20,6 +20,8 @@ __all__ = ["DistinctKeys", "Processed"]
 class Processed(ByKey):
     """A user's stateful function, called with the state of the row's key."""
 
+    is_guarded = True
+
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
         super().__init__(nodes, table)
         spec = nodes[0].spec

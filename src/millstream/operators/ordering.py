@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from millstream.plan.nodes import Node
 
-__all__ = ["Limited", "Sorted", "Zipped"]
+__all__ = ["Limited", "SortKeys", "Sorted", "Zipped"]
 
 _BATCH_ROWS = 1024
 
@@ -46,6 +46,21 @@ class Limited(Operator):
     def _put(self, values: list[int]) -> None:
         # Where there are several, one more limit follows: only too few rows would harm.
         self._left = max(values)
+
+
+class SortKeys(Operator):
+    """Calls the key function of a sort as rows come, to find those it raises on."""
+
+    is_guarded = True
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+        spec = self.nodes[0].spec
+        assert isinstance(spec, SortBy)
+        key = spec.key
+        rows_iterator = iter(rows)
+        for row in rows_iterator:
+            key(row)
+        return rows
 
 
 class Sorted(Operator):

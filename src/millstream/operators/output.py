@@ -8,10 +8,11 @@ from millstream.operators.base import Operator, Rows
 from millstream.plan.nodes import ForEach
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from millstream.connectors.base import SinkWriter
     from millstream.plan.nodes import Node
+    from millstream.protocol.ids import Epoch
 
 __all__ = ["CalledForEach", "Emitter", "Written"]
 
@@ -31,6 +32,9 @@ class Emitter(Operator):
 class CalledForEach(Operator):
     """Calls the user's function for every row."""
 
+    is_guarded = True
+    is_lasting = True
+
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         spec = self.nodes[0].spec
         assert isinstance(spec, ForEach)
@@ -47,17 +51,13 @@ class Written(Operator):
     def __init__(self, nodes: tuple[Node, ...], writer: SinkWriter[Any]) -> None:
         super().__init__(nodes)
         self._writer = writer
-        self._is_complete = False
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         self._writer.write(rows)
         return []
 
-    def finish(self) -> Iterable[Rows]:
-        self._writer.close()
-        self._is_complete = True
-        return ()
+    def seal(self, epoch: Epoch) -> Any:
+        return self._writer.seal(epoch)
 
     def close(self) -> None:
-        if not self._is_complete:
-            self._writer.abandon()
+        self._writer.close()

@@ -17,6 +17,8 @@ __all__ = ["FusedRows", "MapWholeBatches"]
 class FusedRows(Operator):
     """Any run of `map`, `filter`, `flat_map` and their kin, as one function."""
 
+    is_guarded = True
+
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         super().__init__(nodes)
         self.fused = fuse(nodes)
@@ -29,6 +31,8 @@ class FusedRows(Operator):
 
 class MapWholeBatches(Operator):
     """A user function over whole batches."""
+
+    is_guarded = True
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         spec = self.nodes[0].spec

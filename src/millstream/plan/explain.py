@@ -50,7 +50,8 @@ def explain_mermaid(stages: StagePlan) -> str:
     for edge in stages.edges:
         source = stages.stages[edge.source].nodes[-1].id
         target = stages.stages[edge.target].nodes[0].id
-        lines.append(f"  n{source} -->|{edge.grouping}| n{target}")
+        what = "dead letters" if edge.carries_letters else edge.grouping
+        lines.append(f"  n{source} -->|{what}| n{target}")
     return "\n".join(lines) + "\n"
 
 
@@ -80,6 +81,8 @@ def _stage_lines(stages: StagePlan, stage: Stage) -> list[str]:
 
 
 def _edge(edge: Edge) -> str:
+    if edge.carries_letters:
+        return f"-> stage {edge.target}: dead letters"
     return f"-> stage {edge.target} by {edge.grouping}, {edge.buffer}"
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "Collect",
     "Combine",
     "CombineAll",
+    "DeadLetters",
     "DropKey",
     "Filter",
     "FilterMap",
@@ -35,6 +36,7 @@ __all__ = [
     "ForEach",
     "Inspect",
     "KeyBy",
+    "LetterBudget",
     "Limit",
     "Location",
     "LogicalPlan",
@@ -155,6 +157,11 @@ RowSpec = (
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Records that made a function of the flow raise; the planner finds the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
 class MapBatches:
     """Any list of rows for a list of rows."""
 
@@ -267,6 +274,13 @@ class ForEach:
 
 
 @dataclass(frozen=True, slots=True)
+class LetterBudget:
+    """Count the dead letters of the whole job, and fail when there are more."""
+
+    letters_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """Give rows to a sink."""
 
@@ -277,6 +291,7 @@ Spec = (
     Read
     | RowSpec
     | MapBatches
+    | DeadLetters
     | Regroup
     | Merge
     | Zip
@@ -293,13 +308,14 @@ Spec = (
     | Collect
     | Result
     | ForEach
+    | LetterBudget
     | Write
 )
 
 LOCAL = ".local"
 """Ends the name of an operator that the planner put in front of the user's."""
 
-SINKS = (Collect, CollectFrames, Result, ForEach, Write)
+SINKS = (Collect, CollectFrames, Result, ForEach, LetterBudget, Write)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@ Whatever can be made smaller before rows move is made smaller there: associative
 aggregates are combined, a limit is also a limit of every task, and only the first
 rows of a sort travel; columns of files that nobody needs are not read
 (`millstream.plan.projection`).  Rewriting keeps the ids of the user's nodes.
+
+Where dead letters are collected, only counts are combined: in any other aggregate it may
+be the merging of two accumulators that raises, and those are no records.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
 from millstream.plan.grouping import Columns, Fields
+from millstream.plan.letters import has_letters, letters_last
 from millstream.plan.nodes import (
     LOCAL,
     AggregateAll,
@@ -26,6 +30,7 @@ from millstream.plan.nodes import (
 from millstream.plan.projection import with_needed_columns
 
 if TYPE_CHECKING:
+    from millstream.plan.aggregate import Aggregate
     from millstream.plan.nodes import LogicalPlan, Spec
 
 __all__ = ["rewrite"]
@@ -33,24 +38,25 @@ __all__ = ["rewrite"]
 
 def rewrite(plan: LogicalPlan) -> list[Node]:
     """Return the nodes to run, in an order in which inputs come first."""
-    rewriter = _Rewriter(plan)
+    rewriter = _Rewriter(plan, has_letters(plan.nodes))
     for node in plan.nodes:
         rewriter.visit(node)
-    return with_needed_columns(rewriter.nodes)
+    return letters_last(with_needed_columns(rewriter.nodes))
 
 
 @dataclass(slots=True)
 class _Rewriter:
     plan: LogicalPlan
+    has_letters: bool
     nodes: list[Node] = field(default_factory=list)
 
     def visit(self, node: Node) -> None:
         match node.spec:
-            case AggregateByKey(aggregate) if aggregate.merge is not None:
+            case AggregateByKey(aggregate) if self._can_combine(aggregate):
                 self._combine_by_key(node, Combine(aggregate))
             case AggregateFrame(aggregation) if aggregation.can_merge:
                 self._combine_by_key(node, CombineFrame(aggregation))
-            case AggregateAll(aggregate) if aggregate.merge is not None:
+            case AggregateAll(aggregate) if self._can_combine(aggregate):
                 self._narrow(node, CombineAll(aggregate))
                 self._mark_combined()
             case Limit():
@@ -59,6 +65,10 @@ class _Rewriter:
                 self._narrow(node, node.spec)
             case _:
                 self.nodes.append(node)
+
+    def _can_combine(self, aggregate: Aggregate) -> bool:
+        is_safe = not self.has_letters or aggregate.name == "count"
+        return is_safe and aggregate.merge is not None
 
     def _combine_by_key(self, node: Node, combine: Combine | CombineFrame) -> None:
         """Move the regrouping behind a combiner, if nobody else reads the keys."""

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 
 from millstream.plan.frames import JoinFrames
 from millstream.plan.grouping import Gather, LocalOrShuffle, Shuffle
-from millstream.plan.nodes import KeyBy, Merge, Node, Read, Regroup, Zip
+from millstream.plan.letters import may_send_letters
+from millstream.plan.nodes import (
+    DeadLetters,
+    KeyBy,
+    Merge,
+    Node,
+    Read,
+    Regroup,
+    Zip,
+)
 from millstream.plan.rewrite import rewrite
 
 if TYPE_CHECKING:
@@ -46,7 +55,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Rows from one stage to input `port` of another."""
+    """Rows, or dead letters alone, from one stage to input `port` of another."""
 
     id: int
     source: int
@@ -54,6 +63,7 @@ class Edge:
     port: int
     grouping: Grouping
     buffer: BufferPolicy
+    carries_letters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +122,8 @@ class _Builder:
             self.widths.append(self._width(node))
             for port, source in enumerate(node.inputs):
                 self._connect(self._by_id[source], stage, port)
+            if isinstance(node.spec, DeadLetters):
+                self._connect_letters(stage)
         self._stage_of[node.id] = stage
 
     def _can_chain(self, node: Node) -> bool:
@@ -154,6 +166,21 @@ class _Builder:
             buffer=self._policy(source),
         )
         self.edges.append(edge)
+
+    def _connect_letters(self, stage: int) -> None:
+        """Bring the letters of all stages before this one together."""
+        sending = [s for s in range(stage) if may_send_letters(self.chains[s])]
+        for port, source in enumerate(sending):
+            edge = Edge(
+                id=len(self.edges),
+                source=source,
+                target=stage,
+                port=port,
+                grouping=Gather(),
+                buffer=self._config.buffer,
+                carries_letters=True,
+            )
+            self.edges.append(edge)
 
     def _policy(self, source: int) -> BufferPolicy:
         """Return the policy that was set last in a stage, or the flow's."""

@@ -2,7 +2,8 @@
 
 A `Frame` is one unit on the connection of a pair of peers.  Control messages
 (`MESSAGE`) stand outside every channel; all other kinds belong to one channel,
-whose elements obey the grammar ``BATCH* END``.  `CREDIT` and `CLOSE` travel
+whose elements obey the grammar
+``(BATCH | BARRIER)* END``.  `CREDIT` and `CLOSE` travel
 against the channel's direction, from its reader to its writer.
 
 This module does not know how a frame is encoded or sent.
@@ -28,6 +29,7 @@ class FrameKind(IntEnum):
     END = 3
     CREDIT = 4
     CLOSE = 5
+    BARRIER = 6
 
 
 @dataclass(slots=True)
@@ -37,7 +39,8 @@ class Frame:
     Attributes
     ----------
     body
-        A control message, a batch (a list), a number of bytes (`CREDIT`) or None.
+        A control message, a batch (a list), a `Barrier`, a number of bytes (`CREDIT`)
+        or None.
     cost
         Bytes of credit a batch takes; 0 for every other kind.
     """

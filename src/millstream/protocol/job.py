@@ -8,31 +8,40 @@ Theory of operation
 -------------------
 ::
 
-    GATHERING  --all registered-->  CONNECTING  --all ready-->  RUNNING
-        |                               |                          |
-        +------- failure, loss, cancellation, timeout -------------+
-        |                                                          |
-        v                                                   all finished
-    STOPPING  <------------------- committed -------------- COMMITTING
-        |
-        +--everybody gone, or grace over-->  ENDED
+    GATHERING --enough registered--> CONNECTING --all ready--> RUNNING --all finished-->
+        ^                              |    ^                     |          COMMITTING
+        |                         interrupted                interrupted          |
+        |                              v    |                     |           committed
+        +------ nobody is left ----- SETTLING <-------------------+               |
+                                                                                  v
+    any of them --failure, loss, cancellation, timeout--> STOPPING <--------------+
+                                            --everybody gone, or grace over--> ENDED
 
 STOPPING follows success as well: workers are released and must disconnect, so that an
 ended job has left nothing behind.
 
-A broken link between two workers is not yet a verdict: mostly one of them is dead and
-its own loss arrives a moment later, with a better reason.  The link is therefore held
-against its far end for `_SUSPECT_NS` before it fails the job.
+**Recovery.**  A job that keeps snapshots survives a lost worker, a broken link and a
+function that raises.  It is *interrupted*: it waits in SETTLING until it is known which
+epoch to go back to (`Settled`), places the tasks on the workers that are left and
+deploys them from that epoch.  The generation goes up with the interruption, so that
+nothing said before it is heard after it; a replacement is asked for at once
+(`StartWorker`) under an id that nobody had before.  A worker that comes while the job
+runs is a spare: a pause is asked for (`RequestPause`), and at its epoch (`PauseReached`)
+tasks are placed anew.
 
-Likewise a lost connection to a worker says only that it is gone; the launcher mostly
-knows why, and says so a moment later (`WorkerExited`).  The loss is therefore held for
-`_EXIT_REASON_NS`, and the job fails with the launcher's reason if that comes, with the
-connection's otherwise.  `lost_workers` names the workers about whom it waits.
+What keeps failing ends the job: the same failure of a user function more than
+`restarts_max` times, or more than `_LOSSES_MAX` losses, without a complete epoch between.
+
+**Without snapshots** the first loss fails the job.  A broken link between two workers
+is then held against its far end for `_SUSPECT_NS`, and a lost connection for
+`_EXIT_REASON_NS`: mostly a better reason arrives a moment later.  `lost_workers` names
+the workers whose launcher may still give one.
 
 Invariants (see `JobCore.validate`)
 -----------------------------------
 1. A job has an outcome exactly when it is STOPPING or ENDED.
 2. Only registered workers are ready, and only ready workers are finished.
+3. Every task is placed on a worker of the present generation while the job runs.
 """
 
 from __future__ import annotations
@@ -41,13 +50,41 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, assert_never
 
-from millstream.protocol.messages import Deploy, Member, Release, Start, Stop
+from millstream.protocol.ids import PeerId
+from millstream.protocol.job_events import (
+    CancelRequested,
+    Command,
+    CommitFailed,
+    CommitOutput,
+    Committed,
+    EndJob,
+    EpochCompleted,
+    Event,
+    Interrupt,
+    LinkBroke,
+    Outcome,
+    OutcomeKind,
+    PauseReached,
+    RequestPause,
+    SendMessage,
+    Settled,
+    StartWorker,
+    TimePassed,
+    WorkerExited,
+    WorkerFailed,
+    WorkerFinished,
+    WorkerHeard,
+    WorkerLost,
+    WorkerReady,
+    WorkerRegistered,
+)
+from millstream.protocol.messages import Deploy, Release, Start, Stop
+from millstream.protocol.placement import place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.protocol.ids import PeerId
-    from millstream.protocol.messages import Failed, Message
+    from millstream.protocol.messages import Failed, Member, Message, SnapshotId
 
 __all__ = [
     "CancelRequested",
@@ -56,13 +93,19 @@ __all__ = [
     "CommitOutput",
     "Committed",
     "EndJob",
+    "EpochCompleted",
     "Event",
+    "Interrupt",
     "JobCore",
     "LinkBroke",
     "Outcome",
     "OutcomeKind",
+    "PauseReached",
     "Phase",
+    "RequestPause",
     "SendMessage",
+    "Settled",
+    "StartWorker",
     "TimePassed",
     "WorkerExited",
     "WorkerFailed",
@@ -75,7 +118,9 @@ __all__ = [
 
 _SUSPECT_NS = 1_000_000_000
 _EXIT_REASON_NS = 500_000_000
-_GENERATION = 1
+_LOSSES_MAX = 20
+_LASTING = frozenset({"OperatorError", "TransportError", "OperationalError"})
+"""Failures of a worker that it may not repeat after a recovery."""
 
 
 class Phase(Enum):
@@ -84,174 +129,14 @@ class Phase(Enum):
     GATHERING = auto()
     CONNECTING = auto()
     RUNNING = auto()
+    SETTLING = auto()
     COMMITTING = auto()
     STOPPING = auto()
     ENDED = auto()
 
 
-class OutcomeKind(Enum):
-    """How a job ended."""
-
-    SUCCEEDED = auto()
-    FAILED = auto()
-    CANCELLED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a job ended and why.
-
-    `error` is the name of a class of `millstream.errors`; `report` is what a worker
-    said about a failure of its own.
-    """
-
-    kind: OutcomeKind
-    error: str = ""
-    reason: str = ""
-    report: Failed | None = None
-
-
-# Events: what happened.
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerRegistered:
-    """A worker started and can be reached."""
-
-    worker: PeerId
-    host: str
-    port: int
-    now_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerReady:
-    """A worker is connected to all others."""
-
-    worker: PeerId
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerHeard:
-    """A sign of life came from a worker."""
-
-    worker: PeerId
-    now_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFinished:
-    """All tasks of a worker have ended."""
-
-    worker: PeerId
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFailed:
-    """A worker reported a failure."""
-
-    worker: PeerId
-    report: Failed
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerLost:
-    """The connection to a worker is gone."""
-
-    worker: PeerId
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerExited:
-    """The launcher says that a worker is not running any more."""
-
-    worker: PeerId
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class LinkBroke:
-    """A worker lost its connection to another one."""
-
-    worker: PeerId
-    peer: PeerId
-    reason: str
-    now_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class CancelRequested:
-    """Somebody wants the job to end now."""
-
-    reason: str
-    now_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The output of the job is visible."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitFailed:
-    """The output of the job could not be made visible."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class TimePassed:
-    """It is `now_ns`."""
-
-    now_ns: int
-
-
-Event = (
-    WorkerRegistered
-    | WorkerReady
-    | WorkerHeard
-    | WorkerFinished
-    | WorkerFailed
-    | WorkerLost
-    | WorkerExited
-    | LinkBroke
-    | CancelRequested
-    | Committed
-    | CommitFailed
-    | TimePassed
-)
-
-
-# Commands: what the caller must do, in order.
-
-
-@dataclass(frozen=True, slots=True)
-class SendMessage:
-    """Send the message to the worker."""
-
-    worker: PeerId
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class CommitOutput:
-    """Make the output visible, then report `Committed` or `CommitFailed`."""
-
-
-@dataclass(frozen=True, slots=True)
-class EndJob:
-    """Nothing is left of the job; tell whoever waits for it."""
-
-    outcome: Outcome
-
-
-Command = SendMessage | CommitOutput | EndJob
-
-
 @dataclass(slots=True)
 class _Member:
-    index: int
     host: str
     port: int
     heard_ns: int
@@ -266,7 +151,12 @@ class JobCore:
     Parameters
     ----------
     workers
-        Ids of the workers that were asked for.
+        Ids of the workers that were asked for; each hosts one task of every stage.
+    snapshot
+        Where to begin.
+    restarts_max
+        How often a job with snapshots goes back for the same failure of a user
+        function without getting on; None for a job without snapshots.
     now_ns, launch_ns, lease_ns, grace_ns
         The time now, and how long workers may take to come, be silent, and leave.
     """
@@ -279,14 +169,27 @@ class JobCore:
         launch_ns: int,
         lease_ns: int,
         grace_ns: int,
+        restarts_max: int | None = None,
+        generation: int = 0,
+        snapshot: SnapshotId = (0, 0),
     ) -> None:
         self.phase = Phase.GATHERING
         self.outcome: Outcome | None = None
-        self._expected = tuple(workers)
+        self.generation = generation + 1
+        #: The worker that hosts each task index.
+        self.placement: tuple[PeerId, ...] = ()
+        self._expected = list(workers)
+        self._task_count = len(self._expected)
         self._members: dict[PeerId, _Member] = {}
         self._exited: dict[PeerId, str] = {}
         self._suspects: dict[PeerId, tuple[int, str]] = {}
         self._losses: dict[PeerId, tuple[int, str]] = {}
+        self._snapshot: SnapshotId | None = snapshot
+        self._restarts_max = restarts_max
+        self._is_recovering = False
+        self._fruitless_losses = 0
+        self._last_failure: tuple[str, str, str] | None = None
+        self._same_failures = 0
         self._now_ns = now_ns
         self._launch_deadline_ns = now_ns + launch_ns
         self._launch_ns = launch_ns
@@ -299,6 +202,22 @@ class JobCore:
     def lost_workers(self) -> tuple[PeerId, ...]:
         """Workers that are gone for a reason which the launcher may still give."""
         return () if self.outcome is not None else tuple(self._losses)
+
+    @property
+    def members(self) -> tuple[PeerId, ...]:
+        """Workers that have registered and are not gone, in the order of their ids."""
+        return tuple(sorted(w for w, m in self._members.items() if not m.is_gone))
+
+    @property
+    def _can_recover(self) -> bool:
+        """Whether the job goes on without a worker; only one that has begun does."""
+        return self._restarts_max is not None and bool(self.placement)
+
+    def index_of(self, worker: PeerId) -> int:
+        """Return the number that people know a worker by."""
+        if worker in self.placement:
+            return self.placement.index(worker)
+        return worker - 1
 
     def handle(self, event: Event) -> list[Command]:  # noqa: C901, PLR0911, PLR0912 - one arm per event
         """Take one event and return the commands to carry out, in order."""
@@ -316,7 +235,7 @@ class JobCore:
             case WorkerFinished(worker):
                 return self._handle_finished(worker)
             case WorkerFailed(_, report):
-                return self._fail(report.kind, report.text, report)
+                return self._handle_failed(report)
             case WorkerLost(worker, reason):
                 return self._handle_lost(worker, reason)
             case WorkerExited(worker, reason):
@@ -332,6 +251,13 @@ class JobCore:
                 return self._handle_committed()
             case CommitFailed(reason):
                 return self._fail("OperationalError", reason)
+            case Settled(snapshot):
+                return self._handle_settled(snapshot)
+            case PauseReached(snapshot):
+                return self._handle_pause(snapshot)
+            case EpochCompleted():
+                self._fruitless_losses, self._last_failure = 0, None
+                return []
             case TimePassed(now_ns):
                 return self._handle_time(now_ns)
         assert_never(event)
@@ -342,58 +268,112 @@ class JobCore:
         assert has_outcome == (self.phase in {Phase.STOPPING, Phase.ENDED})
         for member in self._members.values():
             assert member.is_ready or not member.is_finished
-        if self.phase in {Phase.CONNECTING, Phase.RUNNING, Phase.COMMITTING}:
-            assert len(self._members) == len(self._expected)
+        if self.phase in {Phase.CONNECTING, Phase.RUNNING}:
+            assert len(self.placement) == self._task_count
+            assert set(self.placement) <= self._members.keys()
+            if self._restarts_max is not None:
+                assert set(self.placement) <= set(self.members)
+
+    # Coming
 
     def _handle_registered(self, event: WorkerRegistered) -> list[Command]:
         if event.worker not in self._expected or event.worker in self._members:
             return [SendMessage(event.worker, Stop("this worker is not expected"))]
-        self._members[event.worker] = _Member(
-            len(self._members), event.host, event.port, event.now_ns
-        )
+        self._members[event.worker] = _Member(event.host, event.port, event.now_ns)
         if self.phase is Phase.STOPPING:
             return [self._farewell(event.worker)]
-        if len(self._members) < len(self._expected):
+        if self.phase is Phase.RUNNING:
+            return [RequestPause()]
+        return self._deploy_if_possible()
+
+    def _deploy_if_possible(self) -> list[Command]:
+        """Deploy once it is known from where, and enough workers are there."""
+        needed = 1 if self._is_recovering else len(self._expected)
+        is_waiting = self.phase in {Phase.GATHERING, Phase.SETTLING}
+        if not is_waiting or self._snapshot is None or len(self.members) < needed:
             return []
-        assert self.phase is Phase.GATHERING
         self.phase = Phase.CONNECTING
+        self._suspects.clear()
+        self._launch_deadline_ns = self._now_ns + self._launch_ns
+        self.placement = place(self.placement, self.members, self._task_count)
+        for member in self._members.values():
+            member.is_ready = member.is_finished = False
         members: tuple[Member, ...] = tuple(
-            (member.index, worker, member.host, member.port)
-            for worker, member in self._members.items()
+            (worker, self._members[worker].host, self._members[worker].port)
+            for worker in self.members
         )
-        return self._to_all(Deploy(_GENERATION, members))
+        deploy = Deploy(self.generation, members, self.placement, self._snapshot)
+        return self._to_members(deploy)
 
     def _handle_ready(self, worker: PeerId) -> list[Command]:
         if self.phase is not Phase.CONNECTING or worker not in self._members:
             return []
         self._members[worker].is_ready = True
-        if not all(member.is_ready for member in self._members.values()):
+        deployed = [m for w, m in self._members.items() if self._is_deployed(w)]
+        if not all(member.is_ready for member in deployed):
             return []
         self.phase = Phase.RUNNING
-        return self._to_all(Start(_GENERATION))
+        self._is_recovering = False
+        started = self._to_members(Start(self.generation))
+        is_uneven = len(set(self.placement)) < min(len(self.members), self._task_count)
+        return [*started, RequestPause()] if is_uneven else started
+
+    def _is_deployed(self, worker: PeerId) -> bool:
+        """Whether the worker has tasks; a spare has none and is waited for by nobody."""
+        return worker in self.placement
+
+    def _handle_pause(self, snapshot: SnapshotId) -> list[Command]:
+        if self.phase is not Phase.RUNNING:
+            return []
+        self.phase = Phase.SETTLING
+        self.generation += 1
+        self._snapshot = snapshot
+        self._is_recovering = True
+        return self._deploy_if_possible()
+
+    # Ending well
 
     def _handle_finished(self, worker: PeerId) -> list[Command]:
         if self.phase is not Phase.RUNNING or worker not in self._members:
             return []
         self._members[worker].is_finished = True
-        if not all(member.is_finished for member in self._members.values()):
+        if not all(self._members[w].is_finished for w in self.placement):
             return []
         self.phase = Phase.COMMITTING
         self._losses.clear()
         return [CommitOutput()]
 
     def _handle_committed(self) -> list[Command]:
-        if self.phase is not Phase.COMMITTING:
+        if self.phase not in {Phase.COMMITTING, Phase.RUNNING}:
             return []
         return self._stop(Outcome(OutcomeKind.SUCCEEDED))
 
+    # Going wrong
+
+    def _handle_failed(self, report: Failed) -> list[Command]:
+        is_late = report.generation != self.generation
+        if self._restarts_max is None or report.kind not in _LASTING:
+            return self._fail(report.kind, report.text, report)
+        if is_late or self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
+            return []
+        failure = (report.kind, report.operator, report.location)
+        self._same_failures += 1
+        if failure != self._last_failure:
+            self._last_failure, self._same_failures = failure, 1
+        if self._same_failures > self._restarts_max:
+            return self._fail(report.kind, report.text, report)
+        return self._interrupt(report.text)
+
     def _handle_lost(self, worker: PeerId, reason: str) -> list[Command]:
         member = self._members.get(worker)
-        if member is None:
+        if member is None or member.is_gone:
             return []
-        member.is_gone = True
         if self.phase is Phase.STOPPING:
+            member.is_gone = True
             return self._end_if_everybody_left()
+        if self._can_recover and self.phase is not Phase.COMMITTING:
+            return self._replace(worker, reason)
+        member.is_gone = True
         if self.phase is not Phase.COMMITTING:
             deadline_ns = self._now_ns + _EXIT_REASON_NS
             self._losses.setdefault(worker, (deadline_ns, reason))
@@ -402,21 +382,63 @@ class JobCore:
     def _handle_exited(self, worker: PeerId, reason: str) -> list[Command]:
         self._exited[worker] = reason
         member = self._members.get(worker)
-        if member is not None:
-            member.is_gone = True
-        if self.phase is Phase.STOPPING:
-            return self._end_if_everybody_left()
-        if self.phase is Phase.COMMITTING:
-            return []
+        was_gone = member is not None and member.is_gone
+        if self.phase in {Phase.STOPPING, Phase.COMMITTING}:
+            if member is not None:
+                member.is_gone = True
+            is_over = self.phase is Phase.STOPPING
+            return self._end_if_everybody_left() if is_over else []
+        if self._can_recover:
+            return [] if was_gone else self._replace(worker, reason)
         if member is None:
             return self._fail("LaunchError", f"a worker could not start: {reason}")
+        member.is_gone = True
         return self._fail("WorkerLostError", self._loss(worker, reason))
 
+    def _replace(self, worker: PeerId, reason: str) -> list[Command]:
+        """Go on without a worker and ask for another one."""
+        if worker in self._members:
+            self._members[worker].is_gone = True
+        self._fruitless_losses += 1
+        if self._fruitless_losses > _LOSSES_MAX:
+            text = f"{self._lost(worker, reason)}, the last of {_LOSSES_MAX} in a row"
+            return self._fail("WorkerLostError", f"{text} without a snapshot between")
+        replacement = PeerId(max(self._expected) + 1)
+        self._expected.append(replacement)
+        commands: list[Command] = [
+            SendMessage(worker, Stop(f"it was given up: {reason}")),
+            StartWorker(replacement),
+        ]
+        if self._is_deployed(worker):
+            commands += self._interrupt(self._lost(worker, reason))
+        return commands
+
+    def _interrupt(self, reason: str) -> list[Command]:
+        """Leave the present generation; nothing to do if that has happened already."""
+        if self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
+            return []
+        self.phase = Phase.SETTLING
+        self.generation += 1
+        self._snapshot = None
+        self._is_recovering = True
+        return [Interrupt(reason)]
+
+    def _handle_settled(self, snapshot: SnapshotId) -> list[Command]:
+        if self.phase is not Phase.SETTLING:
+            return []
+        self._snapshot = snapshot
+        deployed = self._deploy_if_possible()
+        if not deployed:
+            self.phase = Phase.GATHERING
+            self._launch_deadline_ns = self._now_ns + self._launch_ns
+        return deployed
+
     def _handle_link(self, event: LinkBroke) -> list[Command]:
-        if self.phase in {Phase.CONNECTING, Phase.RUNNING}:
+        is_member = event.peer in self.members or self._restarts_max is None
+        if self.phase in {Phase.CONNECTING, Phase.RUNNING} and is_member:
             text = (
-                f"the connection from worker {self._index(event.worker)} to worker "
-                f"{self._index(event.peer)} broke: {event.reason}"
+                f"the connection from worker {self.index_of(event.worker)} to worker "
+                f"{self.index_of(event.peer)} broke: {event.reason}"
             )
             self._suspects.setdefault(event.peer, (event.now_ns + _SUSPECT_NS, text))
         return []
@@ -428,26 +450,50 @@ class JobCore:
         if self.phase in {Phase.GATHERING, Phase.CONNECTING} and (
             now_ns > self._launch_deadline_ns
         ):
-            return self._fail("LaunchError", self._late())
+            return self._handle_late()
         return self._handle_absence(now_ns)
 
+    def _handle_late(self) -> list[Command]:
+        """Replace those who do not get ready; before the first start, fail."""
+        late = [
+            worker
+            for worker in self.placement
+            if not self._members[worker].is_ready and self.phase is Phase.CONNECTING
+        ]
+        if not self._is_recovering or not late:
+            return self._fail("LaunchError", self._late())
+        return self._replace(late[0], "it did not get ready in time")
+
     def _handle_absence(self, now_ns: int) -> list[Command]:
-        """Fail the job for a worker that is lost, cut off or silent for too long."""
+        """Act on a worker that is lost, cut off or silent for too long."""
         for worker, (deadline_ns, reason) in self._losses.items():
             if now_ns > deadline_ns:
                 return self._fail("WorkerLostError", self._loss(worker, reason))
         for worker, (deadline_ns, text) in self._suspects.items():
             if now_ns > deadline_ns and worker not in self._losses:
-                return self._fail("TransportError", text)
+                return self._handle_suspect(worker, text)
         for worker, member in self._members.items():
             silent_ns = now_ns - member.heard_ns
-            if silent_ns > self._lease_ns and worker not in self._losses:
+            is_missed = not member.is_gone and worker not in self._losses
+            if silent_ns > self._lease_ns and is_missed:
                 reason = f"it was silent for {silent_ns / 1e9:.1f} s"
-                return self._fail("WorkerLostError", self._loss(worker, reason))
+                if not self._can_recover:
+                    return self._fail("WorkerLostError", self._loss(worker, reason))
+                if self.phase is not Phase.COMMITTING:
+                    return self._replace(worker, reason)
         return []
 
+    def _handle_suspect(self, worker: PeerId, text: str) -> list[Command]:
+        """Go back for a link that broke; give its far end up if it breaks again."""
+        if not self._can_recover:
+            return self._fail("TransportError", text)
+        del self._suspects[worker]
+        if self.phase is Phase.CONNECTING:
+            return self._replace(worker, text)
+        return self._interrupt(text)
+
     def _late(self) -> str:
-        count, wanted = len(self._members), len(self._expected)
+        count, wanted = len(self.members), len(self._expected)
         seconds = self._launch_ns / 1e9
         if self.phase is Phase.CONNECTING:
             ready = sum(member.is_ready for member in self._members.values())
@@ -456,22 +502,33 @@ class JobCore:
                 f"{seconds:g} s; check that the executors' hosts can connect to each "
                 "other"
             )
+        if self._is_recovering:
+            wanted = count + 1
         return (
             f"only {count} of {wanted} workers registered within {seconds:g} s; free "
             f"{wanted - count} more task slots in Spark, ask for fewer workers, or raise "
             "the setting 'launch_timeout_ms'"
         )
 
+    def _lost(self, worker: PeerId, reason: str) -> str:
+        return f"worker {self.index_of(worker)} was lost: {reason}"
+
     def _loss(self, worker: PeerId, reason: str) -> str:
+        if self._restarts_max is not None:
+            return (
+                f"{self._lost(worker, reason)}, before the job had begun; run it again"
+            )
         return (
-            f"worker {self._index(worker)} was lost: {reason}; the job stopped because "
-            "it keeps no snapshots to go on from"
+            f"{self._lost(worker, reason)}; the job stopped because it keeps no "
+            "snapshots to go on from; start it with state='a/directory' to survive this"
         )
 
     def _fail(
         self, error: str, reason: str, report: Failed | None = None
     ) -> list[Command]:
         return self._stop(Outcome(OutcomeKind.FAILED, error, reason, report))
+
+    # Leaving
 
     def _stop(self, outcome: Outcome) -> list[Command]:
         """Fix the outcome; the first one counts."""
@@ -480,11 +537,7 @@ class JobCore:
         self.outcome = outcome
         self.phase = Phase.STOPPING
         self._stop_deadline_ns = self._now_ns + self._grace_ns
-        commands: list[Command] = [
-            self._farewell(worker)
-            for worker, member in self._members.items()
-            if not member.is_gone
-        ]
+        commands = [self._farewell(worker) for worker in self.members]
         return commands + self._end_if_everybody_left()
 
     def _farewell(self, worker: PeerId) -> Command:
@@ -505,8 +558,5 @@ class JobCore:
         self.phase = Phase.ENDED
         return [EndJob(self.outcome)]
 
-    def _to_all(self, message: Message) -> list[Command]:
-        return [SendMessage(worker, message) for worker in self._members]
-
-    def _index(self, worker: PeerId) -> int:
-        return self._members[worker].index if worker in self._members else worker - 1
+    def _to_members(self, message: Message) -> list[Command]:
+        return [SendMessage(worker, message) for worker in self.members]

@@ -14,27 +14,46 @@ from typing import Any
 from millstream.errors import RemoteProtocolError
 
 __all__ = [
+    "Announced",
+    "Compact",
+    "Compacted",
+    "Completed",
     "Deploy",
     "Emitted",
+    "Ended",
     "Failed",
     "Finished",
     "Heartbeat",
     "LinkLost",
     "Member",
     "Message",
+    "Offset",
     "Progress",
     "Ready",
     "Register",
     "Release",
+    "Resumed",
+    "Sealed",
+    "SnapshotId",
     "StageProgress",
     "Start",
     "Stop",
+    "StoredFile",
     "from_wire",
     "to_wire",
 ]
 
-Member = tuple[int, int, str, int]
-"""Worker index, worker id, host and data port of one member of a generation."""
+Member = tuple[int, str, int]
+"""Worker id, host and data port of one member of a generation."""
+
+Offset = tuple[str, str, int, bool]
+"""Operator, split, where to go on in it, and whether it has been read to its end."""
+
+SnapshotId = tuple[int, int]
+"""Claim and epoch of a stored snapshot; (0, 0) is the beginning of the job."""
+
+StoredFile = tuple[str, int, str, tuple[str, ...]]
+"""Name, length and SHA-256 of a state file, and the operators it is about."""
 
 StageProgress = tuple[int, int, int, int, int]
 """Stage id, rows in, rows out, nanoseconds busy, nanoseconds blocked."""
@@ -79,13 +98,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """Rows of a sink whose result the driver keeps, pickled by the worker."""
+    """Rows of a sink whose result the driver keeps, pickled by the worker.
+
+    `epoch` is the last one that the task had cut before.
+    """
 
     worker: int
     generation: int
     sink: int
     task: int
-    sequence: int
+    epoch: int
     payload: bytes
 
 
@@ -117,6 +139,54 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Sealed:
+    """What a task captured at a cut is durable; or it is not, and `problem` says why.
+
+    `transactions` pairs the name of a sink with what its writer sealed, pickled.
+    """
+
+    worker: int
+    generation: int
+    epoch: int
+    stage: int
+    task: int
+    file: StoredFile | None
+    offsets: tuple[Offset, ...]
+    transactions: tuple[tuple[str, bytes], ...]
+    pause_ns: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A task has ended; `epoch` is the last one that it cut.
+
+    Follows the `Sealed` of everything that the task cut.
+    """
+
+    worker: int
+    generation: int
+    epoch: int
+    stage: int
+    task: int
+    offsets: tuple[Offset, ...]
+    transactions: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The files of a task up to `epoch` are merged into one, or `problem` says why not."""
+
+    worker: int
+    generation: int
+    epoch: int
+    stage: int
+    task: int
+    file: StoredFile | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LinkLost:
     """The connection to another worker broke; that worker may be dead or not."""
 
@@ -131,10 +201,15 @@ class LinkLost:
 
 @dataclass(frozen=True, slots=True)
 class Deploy:
-    """Make the tasks of this generation and connect to its members."""
+    """Make the tasks of this generation, restore them and connect to its members.
+
+    `placement` has the id of the worker that hosts each task index.
+    """
 
     generation: int
     members: tuple[Member, ...]
+    placement: tuple[int, ...]
+    snapshot: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +217,39 @@ class Start:
     """Everybody is ready: read the sources."""
 
     generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """An epoch is open; `barrier` is one in its wire form."""
+
+    generation: int
+    barrier: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """An epoch is complete: no delta will be asked for since an earlier one."""
+
+    generation: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Go on after the pause at this epoch."""
+
+    generation: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Merge the state files of these stages, as the snapshot lists them."""
+
+    generation: int
+    snapshot: SnapshotId
+    stages: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +272,16 @@ Message = (
     | Emitted
     | Finished
     | Failed
+    | Sealed
+    | Ended
+    | Compacted
     | LinkLost
     | Deploy
     | Start
+    | Announced
+    | Completed
+    | Resumed
+    | Compact
     | Stop
     | Release
 )
@@ -179,9 +294,16 @@ _KINDS: tuple[type[Any], ...] = (
     Emitted,
     Finished,
     Failed,
+    Sealed,
+    Ended,
+    Compacted,
     LinkLost,
     Deploy,
     Start,
+    Announced,
+    Completed,
+    Resumed,
+    Compact,
     Stop,
     Release,
 )

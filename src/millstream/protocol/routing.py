@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["RoutingTable", "even_table"]
+__all__ = ["RoutingTable", "even_table", "shard_range"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +35,15 @@ def even_table(shard_count: int, task_count: int) -> RoutingTable:
     assert task_count >= 1
     owners = tuple(shard * task_count // shard_count for shard in range(shard_count))
     return RoutingTable(1, owners)
+
+
+def shard_range(shard_count: int, task_count: int, index: int) -> tuple[int, int]:
+    """Return the first shard of a task in `even_table`, and the one after its last.
+
+    Examples
+    --------
+    >>> [shard_range(5, 2, index) for index in range(2)]
+    [(0, 3), (3, 5)]
+    """
+    first, end = (-(-i * shard_count // task_count) for i in (index, index + 1))
+    return first, end

@@ -1,6 +1,7 @@
 """Put the tasks of one worker together: operators, channels, routers.
 
-The only place that knows which channel stays on the worker and which leaves it.
+The only place that knows which channel stays on the worker and which leaves it.  A
+worker hosts the tasks of one index, and those of lost workers' indexes besides.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from millstream.runtime.channels import (
     OutputChannel,
     RemoteCarrier,
 )
+from millstream.runtime.guard import Guard
 from millstream.runtime.intake import ChannelIntake, SourceIntake
 from millstream.runtime.router import Router, make_router
 from millstream.runtime.task import Task
@@ -30,14 +32,17 @@ if TYPE_CHECKING:
     from millstream.config import Config
     from millstream.operators.base import Rows
     from millstream.plan.nodes import Node
-    from millstream.plan.stages import Stage
+    from millstream.plan.stages import Edge, Stage
     from millstream.ports import Clock, Network
-    from millstream.protocol.ids import ChannelId, Generation, PeerId
+    from millstream.protocol.ids import ChannelId, Epoch, Generation, PeerId
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.intake import Intake
+    from millstream.runtime.task import TaskCut
     from millstream.runtime.timers import Timers
 
-__all__ = ["Assembly", "assemble"]
+    Emit = Callable[[int, int, Epoch, Rows], None]
+
+__all__ = ["Assembly", "Beginning", "assemble"]
 
 _WINDOW_BYTES_MIN = 65_536
 """A smaller share of the memory would make a channel wait after every thousand rows.
@@ -57,76 +62,138 @@ class Assembly:
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where tasks begin: at the beginning, or at the cut of a snapshot.
+
+    Attributes
+    ----------
+    offsets
+        By source and split; None in a split that has been read to its end.
+    ended
+        Stage and index of tasks that have nothing more to do.
+    """
+
+    epoch: Epoch
+    offsets: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    ended: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class _Assembler:
     deployment: Deployment
     plan: PhysicalPlan
-    index: int
-    members: tuple[PeerId, ...]
+    own_id: PeerId
+    placement: tuple[PeerId, ...]
     generation: Generation
     network: Network
     clock: Clock
     timers: Timers
-    emit: Callable[[int, Rows], None]
+    emit: Emit
+    on_cut: Callable[[TaskCut], None]
+    on_end: Callable[[TaskCut], None]
+    beginning: Beginning
     made: Assembly
-    intakes: dict[int, Intake]
+    intakes: dict[tuple[int, int], Intake]
     window_bytes: int
 
-    def make_intake(self, stage: Stage) -> None:
+    def make_intake(self, stage: Stage, index: int) -> None:
         config = self.deployment.config
         first = stage.nodes[0]
         if isinstance(first.spec, Read):
             splits = self.deployment.splits[first.id]
-            own = splits[self.index :: self.plan.task_count(stage)]
-            self.intakes[stage.id] = SourceIntake(
-                first.spec.source, list(own), config, _frame_size(first, config)
+            own = list(splits[index :: self.plan.task_count(stage)])
+            before = self.beginning.offsets.get(first.name, {})
+            names = {split.name for split in own}
+            offsets = {n: offset for n, offset in before.items() if n in names}
+            self.intakes[stage.id, index] = SourceIntake(
+                first.name,
+                first.spec.source,
+                own,
+                config,
+                offsets,
+                frame_size=_frame_size(first, config),
             )
             return
-        intake = ChannelIntake()
-        for channel in self.plan.inputs(stage.id, self.index):
-            end = InputChannel(channel, intake.wake)
-            intake.channels.append(end)
+        ends = []
+        for channel in self.plan.inputs(stage.id, index):
+            end = InputChannel(channel)
+            ends.append(end)
             self.made.inputs[channel.id] = end
-            if channel.source_index != self.index:
+            if self.placement[channel.source_index] != self.own_id:
                 self._attach_return(channel, end)
-        self.intakes[stage.id] = intake
+        self.intakes[stage.id, index] = ChannelIntake(ends)
 
     def _attach_return(self, channel: Channel, end: InputChannel) -> None:
-        peer = self.members[channel.source_index]
+        peer = self.placement[channel.source_index]
         back = CreditReturn(
             channel, self.network, peer, self.generation, self.window_bytes
         )
         end.grant, end.tell_closed = back.grant, back.tell_closed
 
-    def make_task(self, stage: Stage) -> None:
+    def make_task(self, stage: Stage, index: int) -> None:
         config = self.deployment.config
-        context = TaskContext(self.deployment.job, self.index, config, self.emit)
+
+        def emit(sink: int, rows: Rows) -> None:
+            self.emit(sink, index, task.epoch, rows)
+
+        letters = self._letters(stage, index)
+        context = TaskContext(
+            self.deployment.job,
+            index,
+            config,
+            emit,
+            self.deployment.state,
+            has_letters=letters is not None,
+        )
         task = Task(
             stage,
-            self.index,
-            self.intakes[stage.id],
+            index,
+            self.intakes[stage.id, index],
             build_chain(stage.nodes, context),
-            self._routers(stage),
+            self._routers(stage, index),
             clock=self.clock,
             slice_batches=config.slice_batches,
+            on_cut=self.on_cut,
+            on_end=self.on_end,
+            guard=None if letters is None else Guard(letters),
         )
+        task.epoch = self.beginning.epoch
+        if (stage.id, index) in self.beginning.ended:
+            task.end_at_once()
         self.made.tasks.append(task)
 
-    def _routers(self, stage: Stage) -> list[Router]:
-        routers = []
-        channels = self.plan.outputs(stage.id, self.index)
+    def _routers(self, stage: Stage, index: int) -> list[Router]:
+        edges = self.plan.stages.outputs(stage)
+        has_letters = any(edge.carries_letters for edge in edges)
+        return [
+            self._router(edge, stage, index, has_letters=has_letters)
+            for edge in edges
+            if not edge.carries_letters
+        ]
+
+    def _letters(self, stage: Stage, index: int) -> Router | None:
+        """Return where the dead letters of a task go, if they are collected."""
         for edge in self.plan.stages.outputs(stage):
-            ends = [self._output(c) for c in channels if c.edge.id == edge.id]
-            config = self.deployment.config
-            routers.append(make_router(edge, ends, self.index, config))
-        return routers
+            if edge.carries_letters:
+                return self._router(edge, stage, index, has_letters=False)
+        return None
+
+    def _router(
+        self, edge: Edge, stage: Stage, index: int, *, has_letters: bool
+    ) -> Router:
+        channels = self.plan.outputs(stage.id, index)
+        ends = [self._output(c) for c in channels if c.edge.id == edge.id]
+        config = self.deployment.config
+        return make_router(edge, ends, index, config, has_letters=has_letters)
 
     def _output(self, channel: Channel) -> OutputChannel:
-        if channel.target_index == self.index:
+        peer = self.placement[channel.target_index]
+        if peer == self.own_id:
             return self._local_output(channel)
         carrier = RemoteCarrier(
             channel,
             self.network,
-            self.members[channel.target_index],
+            peer,
             self.generation,
             self.window_bytes,
         )
@@ -146,27 +213,34 @@ class _Assembler:
 
 def assemble(
     deployment: Deployment,
-    index: int,
-    members: tuple[PeerId, ...],
+    own_id: PeerId,
+    placement: tuple[PeerId, ...],
     generation: Generation,
     network: Network,
     *,
     clock: Clock,
     timers: Timers,
-    emit: Callable[[int, Rows], None],
+    emit: Emit,
+    on_cut: Callable[[TaskCut], None],
+    on_end: Callable[[TaskCut], None],
+    beginning: Beginning,
 ) -> Assembly:
-    """Make the tasks of worker `index`; `members` are the worker ids by index."""
+    """Make the tasks whose indexes are placed on the worker `own_id`."""
     plan = lay_out(deployment.stages, deployment.worker_count)
-    window_bytes = _window_bytes(deployment.config, plan)
     assembler = _Assembler(
-        deployment, plan, index, members, generation, network, clock, timers, emit,
-        Assembly(), {}, window_bytes,
+        deployment, plan, own_id, placement, generation, network, clock, timers, emit,
+        on_cut, on_end, beginning, Assembly(), {}, _window_bytes(deployment.config, plan),
     )  # fmt: skip
-    own = [s for s in deployment.stages.stages if index < plan.task_count(s)]
-    for stage in own:
-        assembler.make_intake(stage)
-    for stage in reversed(own):
-        assembler.make_task(stage)
+    own = [
+        (stage, index)
+        for stage in deployment.stages.stages
+        for index in range(plan.task_count(stage))
+        if placement[index] == own_id
+    ]
+    for stage, index in own:
+        assembler.make_intake(stage, index)
+    for stage, index in reversed(own):
+        assembler.make_task(stage, index)
     return assembler.made
 
 

@@ -4,6 +4,8 @@ An `OutputChannel` collects rows and sends a batch when it is full or its timer 
 (rstream.md, section IV-B.2).  How a batch reaches the other end is the *carrier*'s
 business: by reference on the same worker, as a frame between two.
 
+A barrier leaves behind all rows that were put in before it and takes no credit.
+
 Credit: the reader grants bytes (between workers) or batches (on one worker).  A writer
 without credit keeps its rows, which blocks its task; so back-pressure reaches the
 source through every stage without an unbounded buffer.
@@ -15,6 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import RemoteProtocolError, TransportError
+from millstream.protocol.barrier import Barrier
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.runtime.batches import joined
 
@@ -46,15 +49,18 @@ _FIRST_ROWS = 64
 class InputChannel:
     """The reading end of a channel."""
 
-    def __init__(self, channel: Channel, wake: Callable[[InputChannel], None]) -> None:
+    def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.port = channel.edge.port
         self.is_ended = False
         self.is_closed = False
+        #: Not to be read until the cut that its barrier belongs to.
+        self.is_blocked = False
         #: Rows taken so far; tells where a failing row was.
         self.rows_taken = 0
-        self._queue: deque[tuple[Rows, int]] = deque()
-        self._wake = wake
+        self._queue: deque[tuple[Rows | Barrier, int]] = deque()
+        #: Called with every element that came.
+        self.wake: Callable[[InputChannel], None] = _no_wake
         self._sequence = 0
         #: Returns `cost` to the writer.
         self.grant: Callable[[int], None] = _no_grant
@@ -64,7 +70,14 @@ class InputChannel:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def receive(self, kind: FrameKind, sequence: int, rows: Rows, cost: int) -> None:
+    @property
+    def batch_count(self) -> int:
+        """Batches that wait; barriers take no room that anybody has to grant."""
+        return sum(not isinstance(body, Barrier) for body, _ in self._queue)
+
+    def receive(
+        self, kind: FrameKind, sequence: int, body: Rows | Barrier, cost: int
+    ) -> None:
         """Take the next element of the channel from its carrier."""
         if sequence != self._sequence:
             msg = (
@@ -81,16 +94,17 @@ class InputChannel:
         elif self.is_closed:
             return
         else:
-            self._queue.append((rows, cost))
-        self._wake(self)
+            self._queue.append((body, cost))
+        self.wake(self)
 
-    def take(self) -> Rows:
-        """Return the oldest batch and give its credit back."""
-        rows, cost = self._queue.popleft()
-        self.rows_taken += len(rows)
-        if not self.is_ended:
-            self.grant(cost)
-        return rows
+    def take(self) -> Rows | Barrier:
+        """Return the oldest element and give its credit back."""
+        body, cost = self._queue.popleft()
+        if not isinstance(body, Barrier):
+            self.rows_taken += len(body)
+            if not self.is_ended:
+                self.grant(cost)
+        return body
 
     def close(self) -> None:
         """Read nothing more, whatever still comes."""
@@ -124,6 +138,11 @@ class LocalCarrier:
         """Hand a batch over; takes one batch of credit."""
         self._credit -= 1
         self._target.receive(FrameKind.BATCH, self._sequence, rows, 1)
+        self._sequence += 1
+
+    def send_barrier(self, barrier: Barrier) -> None:
+        """Hand a barrier over."""
+        self._target.receive(FrameKind.BARRIER, self._sequence, barrier, 0)
         self._sequence += 1
 
     def end(self) -> None:
@@ -179,6 +198,11 @@ class RemoteCarrier:
         self._sequence += 1
         self._rows_max = max(1, len(rows) * self._frame_bytes // max(1, cost))
 
+    def send_barrier(self, barrier: Barrier) -> None:
+        """Send a barrier."""
+        self._network.send(self._peer, self._frame(FrameKind.BARRIER, barrier))
+        self._sequence += 1
+
     def end(self) -> None:
         """Send the end."""
         self._network.send(self._peer, self._frame(FrameKind.END, None))
@@ -187,7 +211,7 @@ class RemoteCarrier:
         """Take back what the reader granted."""
         self._credit += amount
 
-    def _frame(self, kind: FrameKind, body: Rows | None) -> Frame:
+    def _frame(self, kind: FrameKind, body: Rows | Barrier | None) -> Frame:
         return Frame(kind, self._generation, self._channel.id, self._sequence, body)
 
 
@@ -245,6 +269,8 @@ class OutputChannel:
         self._parts: list[Rows] = []
         self._row_count = 0
         self._is_due = False
+        #: Waits for the rows before it to leave; its task puts nothing in meanwhile.
+        self._barrier: Barrier | None = None
         self._deadline_ns: int | None = None
         self._set_timer = set_timer
 
@@ -283,6 +309,23 @@ class OutputChannel:
         self._parts = [rest] if len(rest) > 0 else []
         if not self._parts:
             self._is_due, self._deadline_ns = False, None
+            self._send_barrier()
+
+    def put_barrier(self, barrier: Barrier) -> None:
+        """Send everything, then the barrier, as soon as credit allows."""
+        assert self._barrier is None, "a task waits until its last barrier has left"
+        if self.is_closed:
+            return
+        self._barrier = barrier
+        if self._parts:
+            self.flush()
+        else:
+            self._send_barrier()
+
+    def _send_barrier(self) -> None:
+        barrier, self._barrier = self._barrier, None
+        if barrier is not None:
+            self.carrier.send_barrier(barrier)
 
     def fire_timer(self, deadline_ns: int) -> None:
         """Send the buffer if this is still the timer of its oldest row."""
@@ -303,7 +346,11 @@ class OutputChannel:
     def close(self) -> None:
         """Drop everything: the reader wants nothing more."""
         self.is_closed, self._parts, self._row_count = True, [], 0
-        self._is_due = False
+        self._is_due, self._barrier = False, None
+
+
+def _no_wake(_channel: InputChannel) -> None:
+    """Stand in until a task reads the channel."""
 
 
 def _no_grant(_cost: int) -> None:

@@ -1,18 +1,21 @@
 """The coordinator: the shell around `JobCore`, moved forward by `step`.
 
 It runs in the driver, turns network events into events of the core, carries out the
-core's commands, and keeps what the workers send: progress and results.
+core's commands, and keeps what the workers send: progress and results.  What a worker
+says of its tasks counts only in its own generation.  Snapshots are the business of
+`SnapshotKeeper`; this is where the two meet.
 """
 
 from __future__ import annotations
 
 import pickle
 import threading
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from millstream import errors
 from millstream.ports import FrameArrived, PeerLost
+from millstream.protocol import snapshots
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation, PeerId
 from millstream.protocol.job import (
@@ -22,12 +25,18 @@ from millstream.protocol.job import (
     CommitOutput,
     Committed,
     EndJob,
+    EpochCompleted,
     Event,
+    Interrupt,
     JobCore,
     LinkBroke,
     OutcomeKind,
+    PauseReached,
     Phase,
+    RequestPause,
     SendMessage,
+    Settled,
+    StartWorker,
     TimePassed,
     WorkerExited,
     WorkerFailed,
@@ -38,7 +47,12 @@ from millstream.protocol.job import (
     WorkerRegistered,
 )
 from millstream.protocol.messages import (
+    Announced,
+    Compact,
+    Compacted,
+    Completed,
     Emitted,
+    Ended,
     Failed,
     Finished,
     Heartbeat,
@@ -47,80 +61,100 @@ from millstream.protocol.messages import (
     Progress,
     Ready,
     Register,
+    Resumed,
+    Sealed,
     StageProgress,
 )
+from millstream.runtime.restoring import beginning_of
+from millstream.runtime.results import ResultPart
+from millstream.runtime.snapshots import MergeFiles, Savepoint, SnapshotKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from millstream.config import Config
-    from millstream.ports import Clock, Network, NetworkEvent
+    from millstream.ports import Background, Clock, Network, NetworkEvent
     from millstream.protocol.job import Outcome
+    from millstream.runtime.deployment import Deployment
+    from millstream.runtime.snapshots import Backing
 
-__all__ = ["Coordinator", "Results"]
+__all__ = ["Coordinator", "Recovery"]
 
 _NO_CHANNEL = ChannelId(0)
-_GENERATION = Generation(1)
+_BUSY_WAIT_S = 0.002
+"""How long the coordinator sleeps at most while files are being written."""
 
 
 @dataclass(slots=True)
-class Results:
-    """Rows that sinks sent to the driver, in the order of tasks."""
+class Recovery:
+    """How the job went back to a snapshot, and how long each part of that took.
 
-    _parts: dict[tuple[int, int], list[bytes]] = field(default_factory=dict)
+    Attributes
+    ----------
+    reason
+        What had happened.
+    epoch
+        The epoch that it went back to.
+    settle_ns, restore_ns
+        From the interruption until it was clear where to go back to, and from there
+        until all tasks ran again; 0 while that has not happened.
+    """
 
-    def add(self, message: Emitted) -> None:
-        """Keep a part; parts of one task arrive in order."""
-        parts = self._parts.setdefault((message.sink, message.task), [])
-        assert message.sequence == len(parts), "results of a task arrive in order"
-        parts.append(message.payload)
-
-    def rows(self, sink: int) -> list[Any]:
-        """Return all rows of a sink."""
-        rows: list[Any] = []
-        for key in sorted(key for key in self._parts if key[0] == sink):
-            for payload in self._parts[key]:
-                rows += pickle.loads(payload)  # noqa: S301 - from an authenticated worker
-        return rows
+    reason: str
+    began_ns: int
+    epoch: int = 0
+    settle_ns: int = 0
+    restore_ns: int = 0
 
 
 class Coordinator:
-    """Leads one job from the first registration to the last good-bye.
-
-    Parameters
-    ----------
-    commit
-        Makes the output of the sinks visible; called once, when all tasks ended.
-    """
+    """Leads one job from the first registration to the last good-bye."""
 
     def __init__(
         self,
         workers: Iterable[PeerId],
+        deployment: Deployment,
         network: Network,
         clock: Clock,
-        config: Config,
-        commit: Callable[[], None],
+        *,
+        background: Background,
+        backing: Backing,
     ) -> None:
-        self.results = Results()
+        self.results = backing.results
         #: Latest progress of every worker, by worker and stage.
         self.progress: dict[PeerId, tuple[StageProgress, ...]] = {}
         #: Process ids of registered workers, for people and for tests that kill.
         self.pids: dict[PeerId, int] = {}
+        #: Workers that the launcher must start.
+        self.wanted_workers: list[PeerId] = []
+        self._is_pause_due = False
+        #: How the job went back, oldest first.
+        self.recoveries: list[Recovery] = []
+        #: Epochs that were given up, with the reason.
+        self.abandoned: list[tuple[int, str]] = []
+        self._deployment = deployment
         self._network = network
         self._clock = clock
-        self._config = config
-        self._commit = commit
-        self._workers = tuple(workers)
-        self._inbox: list[Event] = []
+        self._config = deployment.config
+        self._inbox: list[Event | Savepoint] = []
         self._inbox_lock = threading.Lock()
         now_ns = clock.monotonic_ns()
         self._beat_ns = now_ns
+        self._sink_names = {
+            n.id: n.name for s in deployment.stages.stages for n in s.nodes if n.is_sink
+        }
+        self.keeper = SnapshotKeeper(
+            deployment, backing, background, self._carry_out_snapshot
+        )
+        manifest = backing.manifest
         self._core = JobCore(
-            self._workers,
+            workers,
             now_ns=now_ns,
-            launch_ns=config.launch_timeout_ms * 1_000_000,
-            lease_ns=config.lease_ms * 1_000_000,
-            grace_ns=config.stop_grace_ms * 1_000_000,
+            launch_ns=self._config.launch_timeout_ms * 1_000_000,
+            lease_ns=self._config.lease_ms * 1_000_000,
+            grace_ns=self._config.stop_grace_ms * 1_000_000,
+            restarts_max=self._config.restarts_max if backing.is_keeping else None,
+            generation=0 if manifest is None else manifest.generation,
+            snapshot=self.keeper.ledger.snapshot,
         )
 
     @property
@@ -139,6 +173,18 @@ class Coordinator:
         return self._core.phase is Phase.ENDED
 
     @property
+    def members(self) -> tuple[PeerId, ...]:
+        """Workers that are there; of a job with an outcome, those that had tasks."""
+        if self._core.outcome is not None:
+            return tuple(sorted(set(self._core.placement)))
+        return self._core.members
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether tasks were deployed; from then on a job with snapshots recovers."""
+        return bool(self._core.placement)
+
+    @property
     def lost_workers(self) -> tuple[PeerId, ...]:
         """Workers that are gone and whose launcher has not said why yet."""
         return self._core.lost_workers
@@ -147,26 +193,38 @@ class Coordinator:
         """Ask for the end of the job; safe to call from any thread."""
         self._post(CancelRequested(reason, self._clock.monotonic_ns()))
 
+    def savepoint(self, savepoint: Savepoint) -> None:
+        """Ask for a copy of the next snapshot; safe to call from any thread."""
+        with self._inbox_lock:
+            self._inbox.append(savepoint)
+
     def worker_exited(self, worker: PeerId, reason: str) -> None:
         """Tell that a worker's process is gone; safe to call from any thread."""
         self._post(WorkerExited(worker, reason))
 
     def step(self, wait_s: float = 0.0) -> bool:
         """Handle what happened; return whether anything did."""
+        wait_s = min(wait_s, _BUSY_WAIT_S) if self.keeper.is_busy else wait_s
         events = self._network.poll(wait_s)
         for event in events:
             self._handle(event)
         with self._inbox_lock:
             posted, self._inbox = self._inbox, []
         for item in posted:
-            self._decide(item)
+            if isinstance(item, Savepoint):
+                self.keeper.savepoint(item)
+            elif not (isinstance(item, CancelRequested) and self.keeper.is_concluding):
+                self._decide(item)
+        self.keeper.poll()
         now_ns = self._clock.monotonic_ns()
         self._decide(TimePassed(now_ns))
+        self.keeper.handle(snapshots.TimePassed(now_ns))
         self._beat(now_ns)
         return bool(events or posted)
 
     def close(self) -> None:
         """Close all connections."""
+        self.keeper.close()
         self._network.close()
 
     def error(self) -> errors.MillstreamError | None:
@@ -197,51 +255,136 @@ class Coordinator:
             case Register(_, host, port, pid):
                 self.pids[peer] = pid
                 self._decide(WorkerRegistered(peer, host, port, now_ns))
-            case Ready():
+            case Ready(_, generation) if generation == self._core.generation:
                 self._decide(WorkerReady(peer))
             case Progress(_, _, stages):
                 self.progress[peer] = stages
-            case Emitted():
-                self.results.add(message)
-            case Finished():
+            case Finished(_, generation) if generation == self._core.generation:
                 self._decide(WorkerFinished(peer))
+            case Emitted() | Sealed() | Ended() | Compacted():
+                if message.generation == self._core.generation:
+                    self._take_report(message)
             case Failed():
                 self._decide(WorkerFailed(peer, message))
-            case LinkLost(_, _, other, reason):
+            case LinkLost(_, generation, other, reason) if (
+                generation == self._core.generation
+            ):
                 self._decide(LinkBroke(peer, PeerId(other), reason, now_ns))
 
+    def _take_report(self, message: Emitted | Sealed | Ended | Compacted) -> None:
+        """Take what a worker says of its tasks in the present generation."""
+        match message:
+            case Emitted(_, _, sink, task, epoch, payload):
+                name = self._sink_names[sink]
+                self.results.add(ResultPart(name, task, epoch, payload))
+            case Sealed():
+                self.keeper.handle(snapshots.TaskSealed(message))
+            case Ended():
+                self.keeper.handle(snapshots.TaskEnded(message))
+            case Compacted():
+                self.keeper.compacted(message)
+
     def _decide(self, event: Event) -> None:
+        was_running = self._core.phase is Phase.RUNNING
         for command in self._core.handle(event):
             self._carry_out(command)
+        if self._core.phase is Phase.RUNNING and not was_running:
+            self._begin_generation()
+        elif self._core.phase in {Phase.STOPPING, Phase.ENDED}:
+            self.keeper.halt()
+
+    def _begin_generation(self) -> None:
+        """All tasks run: epochs may come."""
+        deployment, width = self._deployment, self._deployment.worker_count
+        tasks = frozenset(
+            (stage.id, index)
+            for stage in deployment.stages.stages
+            for index in range(min(stage.width or width, width))
+        )
+        now_ns = self._clock.monotonic_ns()
+        for recovery in self.recoveries[-1:]:
+            if not recovery.restore_ns:
+                began_ns = recovery.began_ns + recovery.settle_ns
+                recovery.restore_ns = now_ns - began_ns
+        started = snapshots.Started(
+            self._core.generation, tasks, self._ended_tasks(), now_ns
+        )
+        self.keeper.handle(started)
+        if self._is_pause_due:
+            self._is_pause_due = False
+            self.keeper.handle(snapshots.PauseRequested())
 
     def _carry_out(self, command: Command) -> None:
         match command:
             case SendMessage(worker, message):
                 self._send(worker, message)
-            case CommitOutput():
-                self._carry_out_commit()
-            case EndJob():
+            case StartWorker(worker):
+                self.wanted_workers.append(worker)
+            case Interrupt(reason):
+                now_ns = self._clock.monotonic_ns()
+                self.recoveries.append(Recovery(reason, now_ns))
+                self.keeper.handle(snapshots.Interrupted())
+            case RequestPause():
+                self._request_pause()
+            case CommitOutput() | EndJob():
                 pass
 
-    def _carry_out_commit(self) -> None:
-        try:
-            self._commit()
-        except Exception as error:  # noqa: BLE001 - a user's sink may raise anything
-            reason = (
-                f"the output could not be committed: {type(error).__name__}: {error}"
-            )
-            self._decide(CommitFailed(reason))
+    def _carry_out_snapshot(self, command: snapshots.Command | MergeFiles) -> None:
+        generation = self._core.generation
+        match command:
+            case snapshots.Inject(barrier):
+                self._send_all(Announced(generation, barrier.to_wire()))
+            case snapshots.Announce(epoch):
+                self._decide(EpochCompleted())
+                self._send_all(Completed(generation, epoch))
+            case snapshots.Resume(epoch):
+                self._send_all(Resumed(generation, epoch))
+            case MergeFiles(snapshot, stages):
+                self._send_all(Compact(generation, snapshot, stages))
+            case snapshots.Paused():
+                self._decide(PauseReached(self.keeper.ledger.snapshot))
+            case snapshots.Settled(epoch):
+                self._go_back(epoch)
+            case snapshots.Concluded():
+                self._decide(Committed())
+            case snapshots.GiveUp(reason):
+                self._decide(CommitFailed(reason))
+            case snapshots.Abandoned(epoch, reason):
+                self.abandoned.append((epoch, reason))
+
+    def _go_back(self, epoch: int) -> None:
+        self.results.go_back(epoch)
+        recovery = self.recoveries[-1]
+        recovery.epoch = epoch
+        recovery.settle_ns = self._clock.monotonic_ns() - recovery.began_ns
+        self._decide(Settled(self.keeper.ledger.snapshot))
+
+    def _request_pause(self) -> None:
+        """Ask for a pause, now or as soon as the tasks that are starting run."""
+        if self.keeper.is_running:
+            self.keeper.handle(snapshots.PauseRequested())
         else:
-            self._decide(Committed())
+            self._is_pause_due = True
+
+    def _ended_tasks(self) -> frozenset[tuple[int, int]]:
+        manifest = self.keeper.ledger.manifest
+        if manifest is None:
+            return frozenset()
+        return beginning_of(manifest, self._deployment).ended
+
+    def _send_all(self, message: Message) -> None:
+        for worker in self._core.members:
+            self._send(worker, message)
 
     def _beat(self, now_ns: int) -> None:
         if now_ns - self._beat_ns >= self._config.heartbeat_ms * 1_000_000:
             self._beat_ns = now_ns
-            for worker in self.pids:
+            for worker in self._core.members:
                 self._send(worker, Heartbeat(0))
 
     def _send(self, worker: PeerId, message: Message) -> None:
-        frame = Frame(FrameKind.MESSAGE, _GENERATION, _NO_CHANNEL, 0, message)
+        generation = Generation(self._core.generation)
+        frame = Frame(FrameKind.MESSAGE, generation, _NO_CHANNEL, 0, message)
         self._network.send(worker, frame)
 
 

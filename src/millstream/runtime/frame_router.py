@@ -19,11 +19,7 @@ __all__ = ["ColumnsRouter"]
 
 
 class ColumnsRouter(Router):
-    """Sends every row of a frame to the task that owns the shard of its key.
-
-    The hash is Polars' own: the same in all processes that run the same version, which
-    workers of a job do.
-    """
+    """Sends every row of a frame to the task that owns the shard of its key."""
 
     def __init__(
         self, channels: list[OutputChannel], names: tuple[str, ...], table: RoutingTable

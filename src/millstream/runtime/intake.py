@@ -1,7 +1,8 @@
 """Where a task's batches come from: input channels, or the splits of a source.
 
 Both answer `take` with a batch, with None when there is nothing now, and know when
-nothing will ever come again.
+nothing will ever come again.  When the barriers of an epoch are aligned, `barrier` is
+the one to cut at; nothing more is taken until `release`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,25 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from millstream.protocol.align import (
+    Aligner,
+    BarrierArrived,
+    BlockChannel,
+    ChannelEnded,
+    Cut,
+    UnblockChannel,
+)
+from millstream.protocol.barrier import Barrier
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from millstream.config import Config
     from millstream.connectors.base import Source, SourceReader, Split
+    from millstream.protocol.align import Command, Event
     from millstream.protocol.batching import BatchSize
+    from millstream.protocol.ids import ChannelId
+    from millstream.protocol.messages import Offset
     from millstream.runtime.channels import InputChannel
 
 __all__ = ["ChannelIntake", "Intake", "SourceIntake"]
@@ -23,36 +39,75 @@ Rows = list[Any]
 class ChannelIntake:
     """Reads the input channels of a task, in the order in which they have batches."""
 
-    def __init__(self) -> None:
-        self.channels: list[InputChannel] = []
+    def __init__(self, channels: list[InputChannel]) -> None:
+        self.channels = channels
+        #: The cut that is due.
+        self.barrier: Barrier | None = None
+        self._by_id: dict[ChannelId, InputChannel] = {c.channel.id: c for c in channels}
+        self._aligner = Aligner(self._by_id)
+        self._after_cut: list[Command] = []
         self._ready: deque[InputChannel] = deque()
+        #: Wake-ups of blocked channels, in order.
+        self._parked: list[InputChannel] = []
         self._current: InputChannel | None = None
         self._over_ports: list[int] = []
+        for channel in channels:
+            channel.wake = self._ready.append
 
     @property
     def is_over(self) -> bool:
         """Whether every channel has ended and is empty."""
-        return not self._ready and all(c.is_ended for c in self.channels)
+        is_empty = not self._ready and not self._parked
+        return is_empty and all(c.is_ended for c in self.channels)
 
     @property
     def is_ready(self) -> bool:
         """Whether `take` may have something to do now."""
         return bool(self._ready)
 
-    def wake(self, channel: InputChannel) -> None:
-        """Note that a channel has something new."""
-        self._ready.append(channel)
+    def announce(self, barrier: Barrier) -> None:
+        """Channels bring the barrier; the announcement is for those without any."""
+
+    def offsets(self) -> tuple[Offset, ...]:
+        """Return nothing: channels are empty at a cut."""
+        return ()
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
         """Return a batch and its input port, or None."""
-        while self._ready:
+        while self._ready and self.barrier is None:
             channel = self._ready.popleft()
-            if len(channel):
-                self._current = channel
-                return channel.take(), channel.port
-            if channel.is_ended:
+            if channel.is_blocked:
+                self._parked.append(channel)
+            elif len(channel):
+                element = channel.take()
+                if not isinstance(element, Barrier):
+                    self._current = channel
+                    return element, channel.port
+                self._align(BarrierArrived(channel.channel.id, element))
+            elif channel.is_ended:
                 self._note_end(channel.port)
+                self._align(ChannelEnded(channel.channel.id))
         return None
+
+    def release(self) -> None:
+        """Read on: the cut is done."""
+        self.barrier = None
+        commands, self._after_cut = self._after_cut, []
+        for command in commands:
+            if isinstance(command, UnblockChannel):
+                self._by_id[command.channel].is_blocked = False
+        self._ready.extendleft(reversed(self._parked))
+        self._parked.clear()
+
+    def _align(self, event: Event) -> None:
+        commands = self._aligner.handle(event)
+        for number, command in enumerate(commands):
+            if isinstance(command, BlockChannel):
+                self._by_id[command.channel].is_blocked = True
+            elif isinstance(command, Cut):
+                self.barrier = command.barrier
+                self._after_cut = commands[number + 1 :]
+                return
 
     def note_time(self, rows: int, elapsed_ns: int) -> None:
         """Learn nothing: how large batches are is up to their senders."""
@@ -80,25 +135,43 @@ class ChannelIntake:
     def close(self) -> None:
         """Read nothing more."""
         self._ready.clear()
+        self._parked.clear()
         for channel in self.channels:
             channel.close()
 
 
 class SourceIntake:
-    """Reads the splits of a source that belong to a task, a batch of each in turn."""
+    """Reads the splits of a source that belong to a task, a batch of each in turn.
+
+    Parameters
+    ----------
+    operator
+        Name of the source in the plan.
+    offsets
+        Where to go on in splits that were read before; None in those read to the end.
+    """
 
     def __init__(
         self,
+        operator: str,
         source: Source[Any],
         splits: list[Split],
         config: Config,
+        offsets: Mapping[str, int | None],
+        *,
         frame_size: BatchSize | None = None,
     ) -> None:
+        #: The cut that is due.
+        self.barrier: Barrier | None = None
+        self._operator = operator
         self._source = source
         self._config = config
+        self._announced: deque[Barrier] = deque()
+        self._begin_at = dict(offsets)
+        self._done = [name for name, offset in offsets.items() if offset is None]
+        self._waiting = deque(s for s in splits if s.name not in self._done)
         #: How large the data frames should be, if it makes such.
         self._frame_size = frame_size
-        self._waiting = deque(splits)
         self._open: deque[tuple[Split, SourceReader[Any]]] = deque()
         self._current: tuple[Split, int, int] | None = None
         self._rows_of: dict[str, int] = {}
@@ -118,6 +191,9 @@ class SourceIntake:
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:
         """Return a batch and port 0, or None."""
+        if self._announced:
+            self.barrier = self._announced.popleft()
+            return None
         if self.idle_until_ns is not None and now_ns < self.idle_until_ns:
             return None
         self.idle_until_ns = None
@@ -128,6 +204,7 @@ class SourceIntake:
             if rows is None:
                 reader.close()
                 self._open.popleft()
+                self._done.append(split.name)
                 continue
             if len(rows) > 0:
                 self._note(split, reader, len(rows))
@@ -156,8 +233,32 @@ class SourceIntake:
         open_max = 1 if self._source.is_bounded else self._config.open_splits_max
         while self._waiting and len(self._open) < open_max:
             split = self._waiting.popleft()
-            self._open.append((split, self._source.open(split, 0, self._config)))
+            offset = self._begin_at.get(split.name) or 0
+            self._open.append((split, self._source.open(split, offset, self._config)))
         return bool(self._open)
+
+    def announce(self, barrier: Barrier) -> None:
+        """Let the task cut before it takes the next batch."""
+        self._announced.append(barrier)
+        self.idle_until_ns = None
+
+    def release(self) -> None:
+        """Read on: the cut is done."""
+        self.barrier = None
+
+    def offsets(self) -> tuple[Offset, ...]:
+        """Return how far every split has been read that has been begun."""
+        began = {split.name: reader.offset for split, reader in self._open}
+        waiting = {
+            split.name: self._begin_at[split.name]
+            for split in self._waiting
+            if self._begin_at.get(split.name) is not None
+        }
+        places = [
+            (name, offset or 0, False) for name, offset in (began | waiting).items()
+        ]
+        places += [(name, 0, True) for name in self._done]
+        return tuple((self._operator, *place) for place in places)
 
     def _note(self, split: Split, reader: SourceReader[Any], row_count: int) -> None:
         before = self._rows_of.get(split.name, 0)
@@ -175,13 +276,18 @@ class SourceIntake:
         split, before, offset = self._current
         if row_index is None:
             return f"in a batch of {row_count} records of {split.name} before offset {offset}"
-        return f"record {before + row_index} of {split.name}"
+        begin = self._begin_at.get(split.name)
+        since = f" after offset {begin}" if begin else ""
+        return f"record {before + row_index}{since} of {split.name}"
 
     def close(self) -> None:
-        """Close every reader and read nothing more."""
+        """Close every reader; what has not been read never will be."""
+        self._done += [split.name for split in self._waiting]
         self._waiting.clear()
         while self._open:
-            self._open.popleft()[1].close()
+            split, reader = self._open.popleft()
+            self._done.append(split.name)
+            reader.close()
 
 
 Intake = ChannelIntake | SourceIntake

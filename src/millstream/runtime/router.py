@@ -32,12 +32,24 @@ Rows = list[Any]
 class Router:
     """Sends every row to the only channel there is."""
 
+    #: Whether a record whose channel cannot be found may become a dead letter.
+    is_guarded = False
+
     def __init__(self, channels: list[OutputChannel]) -> None:
         self.channels = channels
 
     def route(self, rows: Rows, now_ns: int) -> None:
         """Put every row into the buffer of its channel."""
         self.channels[0].put(rows, now_ns)
+
+    def dealt(self, rows: Rows) -> list[Rows]:
+        """Return the rows for each channel; nothing has been sent yet."""
+        return [rows]
+
+    def send(self, parts: list[Rows], now_ns: int) -> None:
+        """Put what was dealt into the buffers."""
+        for channel, part in zip(self.channels, parts, strict=True):
+            channel.put(part, now_ns)
 
 
 class _ByKeyToOne(Router):
@@ -72,11 +84,15 @@ class _InTurn(Router):
 class _ByOwner(Router):
     """Sends a row to the channel that a lookup names."""
 
+    is_guarded = True
+
     def route(self, rows: Rows, now_ns: int) -> None:
+        self.send(self.dealt(rows), now_ns)
+
+    def dealt(self, rows: Rows) -> list[Rows]:
         parts: list[Rows] = [[] for _ in self.channels]
         self._deal(rows, parts)
-        for channel, part in zip(self.channels, parts, strict=True):
-            channel.put(part, now_ns)
+        return parts
 
     def _deal(self, rows: Rows, parts: list[Rows]) -> None:
         raise NotImplementedError
@@ -139,11 +155,20 @@ class _ByUserFunction(_ByOwner):
 
 
 def make_router(  # noqa: PLR0911 - one per grouping
-    edge: Edge, channels: list[OutputChannel], task_index: int, config: Config
+    edge: Edge,
+    channels: list[OutputChannel],
+    task_index: int,
+    config: Config,
+    *,
+    has_letters: bool = False,
 ) -> Router:
-    """Return the router of an edge; `channels` are in the order of their targets."""
+    """Return the router of an edge; `channels` are in the order of their targets.
+
+    With dead letters every key is looked at, also where there is only one channel.
+    """
     grouping = edge.grouping
-    if len(channels) == 1:
+    is_checked = has_letters and isinstance(grouping, Fields | ByFunction)
+    if len(channels) == 1 and not is_checked:
         is_keyed = isinstance(grouping, Fields)
         return _ByKeyToOne(channels) if is_keyed else Router(channels)
     match grouping:

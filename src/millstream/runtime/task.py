@@ -7,27 +7,39 @@ Its life::
 
     RUNNING --input over, or nobody reads on--> FINISHING --all rows routed--> DRAINING
                                                                --all rows sent--> ENDED
+
+While RUNNING it cuts where its intake says so: it captures the state of its operators,
+sends the barrier on and hands the capture to whoever keeps it.  Its last words are not
+cut; a snapshot has either all of them or none.
 """
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.failure import Blame, blame
+from millstream.protocol.barrier import Order
+from millstream.protocol.ids import Epoch
 from millstream.runtime.intake import SourceIntake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from millstream.operators.base import Operator, Rows
     from millstream.plan.nodes import Node
     from millstream.plan.stages import Stage
     from millstream.ports import Clock
+    from millstream.protocol.barrier import Barrier
+    from millstream.protocol.messages import Offset
+    from millstream.runtime.guard import Guard
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
+    from millstream.state.base import Capture
 
-__all__ = ["Task", "TaskFailedError", "TaskPhase"]
+__all__ = ["Task", "TaskCut", "TaskFailedError", "TaskPhase"]
 
 
 _SLICE_NS = 10_000_000
@@ -53,8 +65,37 @@ class TaskFailedError(Exception):
         self.position = position
 
 
+@dataclass(frozen=True, slots=True)
+class TaskCut:
+    """What a task leaves at a cut, or at its end.
+
+    Attributes
+    ----------
+    captures
+        State by name of the operator.
+    transactions
+        What sinks sealed, pickled, by name of the operator.
+    """
+
+    stage: int
+    task: int
+    epoch: Epoch
+    captures: tuple[tuple[str, Capture], ...]
+    offsets: tuple[Offset, ...]
+    transactions: tuple[tuple[str, bytes], ...]
+    pause_ns: int = 0
+
+
 class Task:
-    """An instance of a stage."""
+    """An instance of a stage.
+
+    Parameters
+    ----------
+    on_cut, on_end
+        Take what the task leaves at a cut, and at its end.
+    guard
+        Takes records that make a function raise; without it the task fails.
+    """
 
     def __init__(
         self,
@@ -66,10 +107,15 @@ class Task:
         *,
         clock: Clock,
         slice_batches: int,
+        on_cut: Callable[[TaskCut], None],
+        on_end: Callable[[TaskCut], None],
+        guard: Guard | None = None,
     ) -> None:
         self.stage = stage
         self.index = index
         self.phase = TaskPhase.RUNNING
+        #: The last epoch that it cut.
+        self.epoch = Epoch(0)
         self.rows_in = 0
         self.rows_out = 0
         self.busy_ns = 0
@@ -77,9 +123,17 @@ class Task:
         self._intake = intake
         self._chain = chain
         self._routers = routers
-        self._outputs = [c for router in routers for c in router.channels]
+        self._row_outputs = [c for router in routers for c in router.channels]
+        self._guard = guard
+        letters = [] if guard is None else guard.router.channels
+        self._outputs = [*self._row_outputs, *letters]
         self._clock = clock
         self._slice_batches = slice_batches
+        self._on_cut = on_cut
+        self._on_end = on_end
+        self._is_paused = False
+        self._resumed_epoch = 0
+        self._transactions: list[tuple[str, bytes]] = []
         self._finishing: Iterator[None] = iter(())
         self._now_ns = 0
         self._batch_rows = 0
@@ -101,12 +155,42 @@ class Task:
             return self.blocked_ns
         return self.blocked_ns + now_ns - self._blocked_since_ns
 
+    def states(self) -> dict[str, Any]:
+        """Return the states of its operators, by name."""
+        return {_name(o): o.state for o in self._chain if o.state is not None}
+
+    def announce(self, barrier: Barrier) -> None:
+        """Note that an epoch is open; only a source learns of it this way."""
+        if self.phase is TaskPhase.RUNNING:
+            self._intake.announce(barrier)
+
+    def complete(self, epoch: Epoch) -> None:
+        """Note that an epoch is complete."""
+        for operator in self._chain:
+            if operator.state is not None and self.phase is not TaskPhase.ENDED:
+                operator.state.complete(epoch)
+
+    def resume(self, epoch: Epoch) -> None:
+        """Go on after the pause at this epoch, which may not have come here yet."""
+        self._resumed_epoch = epoch
+        if self.epoch <= epoch:
+            self._is_paused = False
+
+    def end_at_once(self) -> None:
+        """Be a task that ended before the snapshot that is restored."""
+        self._intake.close()
+        self.phase = TaskPhase.DRAINING
+
     def run(self, now_ns: int, *, is_held: bool = False) -> bool:
         """Do a slice of work; return whether anything was done.
 
         `is_held` stops a task whose results wait for the driver.
         """
         if self.phase is TaskPhase.ENDED:
+            return False
+        if self._is_paused:
+            # What waited for credit still leaves, the barrier behind it.
+            self._is_blocked()
             return False
         self._now_ns = now_ns
         if self.phase is not TaskPhase.DRAINING and (is_held or self._is_blocked()):
@@ -149,22 +233,73 @@ class Task:
                 return True
             began_ns = self._clock.monotonic_ns()
             taken = self._take()
+            if self._intake.barrier is not None:
+                self._cut(self._intake.barrier)
+                return True
             if taken is not None:
                 self._process(*taken)
                 elapsed_ns = self._clock.monotonic_ns() - began_ns
                 self._intake.note_time(len(taken[0]), elapsed_ns)
-            if self._is_satisfied():
+            is_over = taken is None and self._intake.is_over
+            if self._is_satisfied() or is_over:
                 self._intake.close()
                 self._begin_finish()
                 return True
             if taken is None:
-                if self._intake.is_over:
-                    self._begin_finish()
-                    return True
                 return done > 0
             if self._is_blocked() or self._is_slice_over():
                 return True
         return True
+
+    def _cut(self, barrier: Barrier) -> None:
+        """Capture the state, front to back, and send the barrier behind all rows."""
+        began_ns = self._clock.monotonic_ns()
+        captures = []
+        for index, operator in enumerate(self._chain):
+            self._flush(index, operator)
+            if operator.state is not None:
+                capture = operator.state.capture(barrier.epoch, barrier.since)
+                captures.append((_name(operator), capture))
+            self._seal(operator, barrier.epoch)
+        for channel in self._outputs:
+            channel.put_barrier(barrier)
+        self.epoch = barrier.epoch
+        is_pausing = Order.PAUSE in barrier.orders
+        self._is_paused = is_pausing and barrier.epoch > self._resumed_epoch
+        self._intake.release()
+        pause_ns = self._clock.monotonic_ns() - began_ns
+        self._on_cut(self._left(tuple(captures), pause_ns))
+
+    def _flush(self, index: int, operator: Operator) -> None:
+        try:
+            rows = operator.flush()
+        except Exception as error:
+            raise self._failure(error, operator, None) from error
+        if len(rows) > 0:
+            self._push(rows, 0, start=index + 1)
+
+    def _seal(self, operator: Operator, epoch: Epoch) -> None:
+        try:
+            transaction = operator.seal(epoch)
+        except Exception as error:
+            raise self._failure(error, operator, None) from error
+        if transaction is not None:
+            wire = pickle.dumps(transaction, protocol=5)
+            self._transactions.append((_name(operator), wire))
+
+    def _left(
+        self, captures: tuple[tuple[str, Capture], ...] = (), pause_ns: int = 0
+    ) -> TaskCut:
+        transactions, self._transactions = tuple(self._transactions), []
+        return TaskCut(
+            self.stage.id,
+            self.index,
+            self.epoch,
+            captures,
+            self._intake.offsets(),
+            transactions,
+            pause_ns,
+        )
 
     def _is_slice_over(self) -> bool:
         """Whether slow functions have used the turn up before its batches did."""
@@ -196,18 +331,33 @@ class Task:
             if len(rows) == 0:
                 return
             try:
-                rows = operator.process(rows, port)
+                if self._guard is not None and operator.is_guarded:
+                    rows = self._guarded(self._guard, operator, rows, port)
+                else:
+                    rows = operator.process(rows, port)
             except Exception as error:
                 raise self._failure(error, operator, rows) from error
             port = 0
         if len(rows) > 0:
             self._route(rows)
 
+    def _guarded(self, guard: Guard, operator: Operator, rows: Rows, port: int) -> Rows:
+        is_first = operator is self._chain[0]
+
+        def locate(index: int | None) -> str:
+            return self._intake.position(index if is_first else None, self._batch_rows)
+
+        return guard.process(operator, rows, port, self._now_ns, locate)
+
     def _route(self, rows: Rows) -> None:
         self.rows_out += len(rows)
         for router in self._routers:
             try:
-                router.route(rows, self._now_ns)
+                if self._guard is not None and router.is_guarded:
+                    last = self.stage.nodes[-1]
+                    self._guard.route(router, rows, self._now_ns, last)
+                else:
+                    router.route(rows, self._now_ns)
             except Exception as error:
                 node = self.stage.nodes[-1]
                 text = f"while sending {len(rows)} records on"
@@ -242,6 +392,7 @@ class Task:
                     break
                 self._push(rows, 0, start=index + 1)
                 yield
+            self._seal(operator, Epoch(self.epoch + 1))
 
     def _finish_slice(self) -> None:
         for _ in range(self._slice_batches):
@@ -259,8 +410,10 @@ class Task:
             return False
         for channel in self._outputs:
             channel.end()
+        left = self._left()
         self.close()
         self.phase = TaskPhase.ENDED
+        self._on_end(left)
         return True
 
     def _is_blocked(self) -> bool:
@@ -272,7 +425,11 @@ class Task:
         return is_blocked
 
     def _is_abandoned(self) -> bool:
-        return bool(self._outputs) and all(c.is_closed for c in self._outputs)
+        return bool(self._row_outputs) and all(c.is_closed for c in self._row_outputs)
+
+
+def _name(operator: Operator) -> str:
+    return operator.nodes[-1].name
 
 
 _END: Any = object()

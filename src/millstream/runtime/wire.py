@@ -16,6 +16,7 @@ kind       payload
 MESSAGE    msgpack of `millstream.protocol.messages.to_wire`
 BATCH      pickle, protocol 5, of the list; or, of a data frame, an Arrow
            IPC stream: the two begin with different bytes
+BARRIER    msgpack of `millstream.protocol.barrier.Barrier.to_wire`
 CREDIT     a number of bytes, 8 bytes
 END CLOSE  nothing
 =========  ==========================================================
@@ -35,6 +36,7 @@ import msgpack
 from xxhash import xxh3_64_intdigest
 
 from millstream.errors import RemoteProtocolError, TransportError
+from millstream.protocol.barrier import barrier_from_wire
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation
 from millstream.protocol.messages import from_wire, to_wire
@@ -132,6 +134,9 @@ def _payload(frame: Frame) -> bytes:
     if frame.kind is FrameKind.MESSAGE:
         packed: bytes = msgpack.packb(to_wire(frame.body), use_bin_type=True)
         return packed
+    if frame.kind is FrameKind.BARRIER:
+        wire: bytes = msgpack.packb(frame.body.to_wire(), use_bin_type=True)
+        return wire
     if frame.kind is FrameKind.CREDIT:
         return _CREDIT.pack(frame.body)
     return b""
@@ -284,12 +289,22 @@ def _read_frame(payload: memoryview) -> Any:
 
 
 def _read_message(payload: memoryview) -> object:
+    return from_wire(_unpacked(payload, "control message"))
+
+
+def _read_barrier(payload: memoryview) -> object:
+    return barrier_from_wire(_unpacked(payload, "barrier"))
+
+
+def _unpacked(payload: memoryview, what: str) -> object:
     try:
-        wire = msgpack.unpackb(payload, raw=False, strict_map_key=True, max_ext_len=0)
+        wire: object = msgpack.unpackb(
+            payload, raw=False, strict_map_key=True, max_ext_len=0
+        )
     except (ValueError, msgpack.UnpackException) as error:
-        msg = f"a control message is not msgpack: {type(error).__name__}: {error}"
+        msg = f"a {what} is not msgpack: {type(error).__name__}: {error}"
         raise RemoteProtocolError(msg) from error
-    return from_wire(wire)
+    return wire
 
 
 def _read_credit(payload: memoryview) -> int:
@@ -303,6 +318,7 @@ def _read_nothing(payload: memoryview) -> None:
 _READERS: dict[FrameKind, Callable[[memoryview], Any]] = {
     FrameKind.MESSAGE: _read_message,
     FrameKind.BATCH: _read_batch,
+    FrameKind.BARRIER: _read_barrier,
     FrameKind.CREDIT: _read_credit,
     FrameKind.END: _read_nothing,
     FrameKind.CLOSE: _read_nothing,

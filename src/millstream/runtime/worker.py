@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError, TransportError
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
+from millstream.protocol.barrier import barrier_from_wire
 from millstream.protocol.frames import Frame, FrameKind
-from millstream.protocol.ids import COORDINATOR, ChannelId, Generation, PeerId
+from millstream.protocol.ids import COORDINATOR, ChannelId, Epoch, Generation, PeerId
 from millstream.protocol.messages import (
+    Announced,
+    Compact,
+    Completed,
     Deploy,
     Emitted,
+    Ended,
     Finished,
     Heartbeat,
     LinkLost,
@@ -26,23 +31,32 @@ from millstream.protocol.messages import (
     Ready,
     Register,
     Release,
+    Resumed,
     Start,
     Stop,
 )
-from millstream.runtime.assembly import Assembly, assemble
+from millstream.protocol.routing import shard_range
+from millstream.runtime.assembly import Assembly, Beginning, assemble
 from millstream.runtime.report import failure_report
-from millstream.runtime.task import TaskPhase
+from millstream.runtime.restoring import Restoration, beginning_of
+from millstream.runtime.sealing import Sealer
 from millstream.runtime.timers import Timers
+from millstream.state.layout import NOTHING, ManifestId
 
 if TYPE_CHECKING:
     from millstream.operators.base import Rows
-    from millstream.ports import Address, Clock, Network, NetworkEvent
+    from millstream.ports import Address, Background, Clock, Network, NetworkEvent
     from millstream.runtime.deployment import Deployment
+    from millstream.runtime.task import Task, TaskCut
+    from millstream.state.base import ShardRange
+    from millstream.state.store import SnapshotStore
 
 __all__ = ["Worker", "WorkerPhase"]
 
 _NO_GENERATION = Generation(0)
 _NO_CHANNEL = ChannelId(0)
+_SEALING_WAIT_S = 0.002
+"""How long a worker sleeps at most while something is on its way into the store."""
 
 
 class WorkerPhase(Enum):
@@ -66,6 +80,10 @@ class Worker:
         Identity of this incarnation; never used twice in a job.
     pid
         Process id, for messages to people.
+    store
+        Where snapshots are; None for a job without.
+    background
+        Does what must not stop the steps.
     """
 
     def __init__(
@@ -77,6 +95,8 @@ class Worker:
         coordinator: Address,
         *,
         pid: int,
+        background: Background,
+        store: SnapshotStore | None = None,
     ) -> None:
         self.id = id
         self.phase = WorkerPhase.JOINING
@@ -93,8 +113,11 @@ class Worker:
         #: Peers with a connection; one may dial before our own `Deploy` has come.
         self._connected: set[PeerId] = set()
         self._missing: set[PeerId] = set()
-        self._emitted: dict[int, int] = {}
-        self._index = 0
+        self._placement: tuple[PeerId, ...] = ()
+        self._store = store
+        self._sealer = Sealer(id, store, background, deployment.run)
+        self._restoration: Restoration | None = None
+        self._ends_told = 0
         now_ns = clock.monotonic_ns()
         self._heard_ns = now_ns
         self._beat_ns = now_ns
@@ -117,8 +140,12 @@ class Worker:
             is_working = True
             self._handle(event)
         now_ns = self._clock.monotonic_ns()
+        if self._restoration is not None:
+            is_working = True
+            self._restore_step()
         if self.phase is WorkerPhase.RUNNING:
             is_working |= self._run_tasks(now_ns)
+        is_working |= self._tell_sealed()
         self._keep_in_touch(now_ns)
         return is_working
 
@@ -131,12 +158,13 @@ class Worker:
             for time_ns in (self._timers.next_ns, *times):
                 if time_ns is not None:
                     due_ns = min(due_ns, time_ns)
-        return max(0.0, (due_ns - now_ns) / 1e9)
+        wait_s = max(0.0, (due_ns - now_ns) / 1e9)
+        return min(wait_s, _SEALING_WAIT_S) if self._sealer.is_busy else wait_s
 
     def close(self) -> None:
         """Close tasks and connections; safe to call at any time."""
-        for task in self._made.tasks:
-            task.close()
+        self._close_tasks()
+        self._sealer.close()
         self._network.close()
         self.phase = WorkerPhase.OVER
 
@@ -166,7 +194,9 @@ class Worker:
     def _handle_element(self, frame: Frame) -> None:
         made = self._made
         match frame.kind:
-            case FrameKind.BATCH | FrameKind.END if frame.channel in made.inputs:
+            case FrameKind.BATCH | FrameKind.BARRIER | FrameKind.END if (
+                frame.channel in made.inputs
+            ):
                 made.inputs[frame.channel].receive(
                     frame.kind, frame.sequence, frame.body, frame.cost
                 )
@@ -197,43 +227,126 @@ class Worker:
         match message:
             case Deploy():
                 self._deploy(message)
-            case Start(generation) if generation == self._generation:
-                if self.phase is WorkerPhase.WAITING:
-                    self.phase = WorkerPhase.RUNNING
             case Stop(reason):
                 self._leave(reason)
             case Release():
                 self._leave("")
+            case Start() | Announced() | Completed() | Resumed() | Compact():
+                if message.generation == self._generation:
+                    self._obey(message)
+
+    def _obey(self, message: Start | Announced | Completed | Resumed | Compact) -> None:
+        """Carry out a message that is for this generation."""
+        tasks = self._made.tasks
+        match message:
+            case Start():
+                if self.phase is WorkerPhase.WAITING:
+                    self.phase = WorkerPhase.RUNNING
+            case Announced(_, wire):
+                for task in tasks:
+                    task.announce(barrier_from_wire(wire))
+            case Completed(_, epoch):
+                for task in tasks:
+                    task.complete(Epoch(epoch))
+            case Resumed(_, epoch):
+                for task in tasks:
+                    task.resume(Epoch(epoch))
+            case Compact():
+                self._compact(message)
+
+    def _compact(self, message: Compact) -> None:
+        snapshot = ManifestId(*message.snapshot)
+        for task in self._made.tasks:
+            stage = task.stage.id
+            if stage in message.stages:
+                self._sealer.compact(snapshot, stage, task.index, self._generation)
 
     # Actions
 
     def _deploy(self, message: Deploy) -> None:
+        """Make the tasks of a generation; those of an earlier one are thrown away."""
+        self._close_tasks()
+        self._timers = Timers()
+        self._ends_told = 0
+        self._restoration = None
         self._generation = Generation(message.generation)
-        members = tuple(PeerId(worker) for _, worker, _, _ in message.members)
-        self._index = members.index(self.id)
+        self._placement = tuple(PeerId(worker) for worker in message.placement)
         self.phase = WorkerPhase.CONNECTING
-        self._missing = set(members) - {self.id} - self._connected
+        members = {PeerId(worker) for worker, _, _ in message.members}
+        self._missing = members - {self.id} - self._connected
         try:
-            self._made = assemble(
-                self._deployment,
-                self._index,
-                members,
-                self._generation,
-                self._network,
-                clock=self._clock,
-                timers=self._timers,
-                emit=self._emit,
-            )
+            self._make_tasks(ManifestId(*message.snapshot))
         except Exception as error:  # noqa: BLE001 - a sink's open is user code
             self._fail(error)
             return
-        for _, worker, host, port in message.members:
-            if worker > self.id:
+        for worker, host, port in message.members:
+            if worker > self.id and worker in self._missing:
                 self._network.connect(PeerId(worker), (host, port))
         self._become_ready()
 
+    def _make_tasks(self, snapshot: ManifestId) -> None:
+        deployment = self._deployment
+        beginning, manifest = Beginning(Epoch(0)), None
+        if snapshot != NOTHING:
+            assert self._store is not None
+            manifest = self._store.load(snapshot)
+            beginning = beginning_of(manifest, deployment)
+        self._made = assemble(
+            deployment,
+            self.id,
+            self._placement,
+            self._generation,
+            self._network,
+            clock=self._clock,
+            timers=self._timers,
+            emit=self._emit,
+            on_cut=self._handle_cut,
+            on_end=self._handle_end,
+            beginning=beginning,
+        )
+        if manifest is not None:
+            assert self._store is not None
+            self._restoration = Restoration(
+                self._store, manifest, self._made.tasks, deployment, self._shards_of
+            )
+
+    def _shards_of(self, task: Task) -> ShardRange:
+        width = min(task.stage.width or len(self._placement), len(self._placement))
+        return shard_range(self._config.shard_count, width, task.index)
+
+    def _restore_step(self) -> None:
+        assert self._restoration is not None
+        try:
+            if not self._restoration.step():
+                self._restoration = None
+                self._become_ready()
+        except Exception as error:  # noqa: BLE001 - a user's state may refuse
+            self._restoration = None
+            self._fail(error)
+
+    def _handle_cut(self, cut: TaskCut) -> None:
+        self._sealer.seal(cut, self._generation)
+
+    def _handle_end(self, cut: TaskCut) -> None:
+        self._sealer.end(cut, self._generation)
+
+    def _tell_sealed(self) -> bool:
+        """Tell the coordinator what has been stored for this generation."""
+        reports = self._sealer.poll()
+        for report in reports:
+            if report.generation == self._generation:
+                self._tell(report)
+                self._ends_told += isinstance(report, Ended)
+        is_over = self._ends_told == len(self._made.tasks)
+        if reports and is_over and self.phase is WorkerPhase.RUNNING:
+            self._report(self._clock.monotonic_ns())
+            self._tell(Finished(self.id, self._generation))
+            self.phase = WorkerPhase.FINISHED
+        return bool(reports)
+
     def _become_ready(self) -> None:
-        if self.phase is WorkerPhase.CONNECTING and not self._missing:
+        is_set_up = not self._missing and self._restoration is None
+        if self.phase is WorkerPhase.CONNECTING and is_set_up:
             self.phase = WorkerPhase.WAITING
             self._tell(Ready(self.id, self._generation))
 
@@ -249,40 +362,34 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - user code may raise anything
             self._fail(error)
             return True
-        if all(task.phase is TaskPhase.ENDED for task in self._made.tasks):
-            self._report(now_ns)
-            self._tell(Finished(self.id, self._generation))
-            self.phase = WorkerPhase.FINISHED
         return is_working
 
-    def _emit(self, sink: int, rows: Rows) -> None:
+    def _emit(self, sink: int, task: int, epoch: Epoch, rows: Rows) -> None:
         """Send rows of a sink to the driver; too many for a frame go in halves."""
         payload = pickle.dumps(rows, protocol=5)
-        sequence = self._emitted.get(sink, 0)
-        message = Emitted(
-            self.id, self._generation, sink, self._index, sequence, payload
-        )
+        message = Emitted(self.id, self._generation, sink, task, epoch, payload)
         try:
             self._tell(message)
         except TransportError:
             if len(rows) == 1:
                 raise
             middle = len(rows) // 2
-            self._emit(sink, rows[:middle])
-            self._emit(sink, rows[middle:])
-        else:
-            self._emitted[sink] = sequence + 1
+            self._emit(sink, task, epoch, rows[:middle])
+            self._emit(sink, task, epoch, rows[middle:])
 
     def _fail(self, error: BaseException) -> None:
         self.phase = WorkerPhase.FAILED
+        self._close_tasks()
+        index = self._placement.index(self.id) if self.id in self._placement else -1
+        self._tell(failure_report(error, self.id, self._generation, index))
+
+    def _close_tasks(self) -> None:
         for task in self._made.tasks:
             task.close()
-        self._tell(failure_report(error, self.id, self._generation, self._index))
 
     def _leave(self, reason: str) -> None:
         self.reason = reason
-        for task in self._made.tasks:
-            task.close()
+        self._close_tasks()
         self.phase = WorkerPhase.OVER
 
     def _keep_in_touch(self, now_ns: int) -> None:

@@ -1,10 +1,11 @@
 """What must hold in every simulated run, whatever goes wrong.
 
-While it runs: the elements of a channel are ``BATCH* END`` with sequence numbers from 0
-on, at both ends (`ChannelChecker`); no channel holds more than its window and one
+While it runs: the elements of a channel are ``(BATCH | BARRIER)* END`` with sequence
+numbers from 0 on, at both ends (`ChannelChecker`); no channel holds more than its window and one
 batch (`BufferChecker`, and `ChannelChecker` between workers).  At its end (`judge`):
 the job succeeded with the rows it should have, or failed for a reason that was given
-it, and then nothing was committed; nobody and nothing is left.
+it, and then nothing was committed; nobody and nothing is left.  With snapshots only a
+cancellation and damage are such reasons; `evidence` has what must hold for the snapshots.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
     from millstream.config import Config
     from millstream.errors import MillstreamError
     from millstream.protocol.frames import Frame
-    from millstream.protocol.ids import ChannelId, PeerId
+    from millstream.protocol.ids import ChannelId, Generation, PeerId
+    from millstream.runtime.assembly import Assembly
     from millstream.runtime.channels import InputChannel
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.worker import Worker
     from millstream.simulation.cluster import Cluster
 
 __all__ = [
+    "LOSSES",
     "BufferChecker",
     "ChannelChecker",
     "Expectation",
@@ -43,9 +46,15 @@ __all__ = [
 
 Rows = list[Any]
 
-_LOSSES = frozenset({"WorkerLostError", "TransportError", "LaunchError"})
+LOSSES = frozenset({"WorkerLostError", "TransportError", "LaunchError"})
+"""What a job ends with that has lost somebody; it can be run again."""
 _DIFFERENCES_SHOWN = 3
 _PROBLEMS_SHOWN = 4
+
+
+_ELEMENTS = frozenset({FrameKind.BATCH, FrameKind.BARRIER, FrameKind.END})
+
+_Channel = tuple["Generation", "ChannelId"]
 
 
 @dataclass(slots=True)
@@ -62,35 +71,34 @@ class ChannelChecker:
     def __init__(self, config: Config, problems: list[str]) -> None:
         self._window_bytes = config.channel_credit_bytes
         self._problems = problems
-        self._sent: dict[ChannelId, _End] = {}
-        self._arrived: dict[ChannelId, _End] = {}
-        self._in_flight: Counter[ChannelId] = Counter()
+        self._sent: dict[_Channel, _End] = {}
+        self._arrived: dict[_Channel, _End] = {}
+        self._in_flight: Counter[_Channel] = Counter()
 
     def sent(self, source: PeerId, target: PeerId, frame: Frame) -> None:
         """Check what a writer hands over."""
-        if frame.kind not in {FrameKind.BATCH, FrameKind.END}:
+        if frame.kind not in _ELEMENTS:
             return
         self._advance(self._sent, frame, f"worker {source} sent to worker {target}")
-        in_flight = self._in_flight[frame.channel]
+        channel = (frame.generation, frame.channel)
+        in_flight = self._in_flight[channel]
         if frame.kind is FrameKind.BATCH and in_flight >= self._window_bytes:
             self._problems.append(
                 f"channel {frame.channel} had {in_flight} bytes in flight when another "
                 f"batch was sent; its window is {self._window_bytes} bytes"
             )
-        self._in_flight[frame.channel] += frame.cost
+        self._in_flight[channel] += frame.cost
 
     def arrived(self, source: PeerId, target: PeerId, frame: Frame) -> None:
         """Check what a reader gets."""
         if frame.kind is FrameKind.CREDIT:
-            self._in_flight[frame.channel] -= frame.body
-        elif frame.kind in {FrameKind.BATCH, FrameKind.END}:
+            self._in_flight[frame.generation, frame.channel] -= frame.body
+        elif frame.kind in _ELEMENTS:
             where = f"worker {target} got from worker {source}"
             self._advance(self._arrived, frame, where)
 
-    def _advance(self, ends: dict[ChannelId, _End], frame: Frame, where: str) -> None:
-        end = ends.get(frame.channel)
-        if end is None:
-            end = ends[frame.channel] = _End()
+    def _advance(self, ends: dict[_Channel, _End], frame: Frame, where: str) -> None:
+        end = ends.setdefault((frame.generation, frame.channel), _End())
         if end.is_ended or frame.sequence != end.sequence:
             due = (
                 "nothing, after the end" if end.is_ended else f"element {end.sequence}"
@@ -109,25 +117,27 @@ class BufferChecker:
     def __init__(self, deployment: Deployment, problems: list[str]) -> None:
         self._batches_max = deployment.config.local_channel_batches
         self._problems = problems
-        self._local: dict[PeerId, list[InputChannel]] = {}
+        self._local: dict[PeerId, tuple[Assembly | None, list[InputChannel]]] = {}
 
     def check(self, worker: Worker) -> None:
         """Check that no channel holds more batches than it may."""
         for channel in self._channels(worker):
-            if len(channel) > self._batches_max:
+            if channel.batch_count > self._batches_max:
                 self._problems.append(
                     f"channel {channel.channel.id} inside worker {worker.id} holds "
-                    f"{len(channel)} batches; at most {self._batches_max} may wait"
+                    f"{channel.batch_count} batches; at most {self._batches_max} may wait"
                 )
 
     def _channels(self, worker: Worker) -> list[InputChannel]:
-        known = self._local.get(worker.id)
-        if known:
-            return known
-        inputs = worker._made.inputs.values()  # noqa: SLF001 - a checker looks inside
-        own = [c for c in inputs if c.channel.source_index == c.channel.target_index]
-        self._local[worker.id] = own
-        return own
+        made = worker._made  # noqa: SLF001 - a checker looks inside
+        known, channels = self._local.get(worker.id, (None, []))
+        if known is not made:
+            inputs = made.inputs.values()
+            channels = [
+                c for c in inputs if c.channel.source_index == c.channel.target_index
+            ]
+            self._local[worker.id] = (made, channels)
+        return channels
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +158,13 @@ class Expectation:
 
 def sink_rows(cluster: Cluster) -> dict[str, Rows]:
     """Return what every sink got, by the name of its operator."""
-    nodes = [n for s in cluster.deployment.stages.stages for n in s.nodes if n.is_sink]
+    stages = cluster.deployment.stages.stages
+    nodes = [node for stage in stages for node in stage.nodes if node.is_sink]
     results = cluster.coordinator.results
     rows = {
         node.name: [
             row
-            for item in results.rows(node.id)
+            for item in results.rows(node.name)
             for row in (
                 as_rows(item) if isinstance(node.spec, CollectFrames) else [item]
             )
@@ -167,10 +178,9 @@ def sink_rows(cluster: Cluster) -> dict[str, Rows]:
 def judge(cluster: Cluster, expected: Expectation) -> list[str]:
     """Return everything that is wrong with a run that is over."""
     problems = _shortened(cluster.problems)
-    outcome = cluster.coordinator.outcome
-    if outcome is None:
+    error = cluster.error()
+    if error is None and cluster.coordinator.outcome is None:
         return problems or ["the job has no outcome"]
-    error = cluster.coordinator.error()
     if error is not None:
         found = _judge_error(cluster, error, expected.error)
     elif expected.error is not None:
@@ -196,9 +206,7 @@ def _judge_error(
     name = type(error).__name__
     if not str(error):
         return f"the job ended with {name} without a reason"
-    if name == "JobCancelledError" and FaultKind.CANCEL in fatal:
-        return None
-    if name in _LOSSES and fatal - {FaultKind.CANCEL}:
+    if _is_asked_for(name, fatal, is_keeping=cluster.is_keeping):
         return None
     if isinstance(error, OperatorError) and isinstance(expected, OperatorError):
         return _judge_operator_error(error, expected)
@@ -206,6 +214,15 @@ def _judge_error(
         return None
     kinds = sorted(kind.value for kind in fatal) or ["nothing fatal"]
     return f"the job ended with {name}: {error}; what went wrong was {', '.join(kinds)}"
+
+
+def _is_asked_for(name: str, fatal: set[FaultKind], *, is_keeping: bool) -> bool:
+    """Whether a job may end in this way after these faults."""
+    if name == "JobCancelledError":
+        return FaultKind.CANCEL in fatal
+    if name == "SnapshotError":
+        return FaultKind.DAMAGE in fatal
+    return name in LOSSES and bool(fatal - {FaultKind.CANCEL}) and not is_keeping
 
 
 def _judge_operator_error(error: OperatorError, expected: OperatorError) -> str | None:
@@ -220,25 +237,31 @@ def _judge_operator_error(error: OperatorError, expected: OperatorError) -> str 
 def _judge_commits(cluster: Cluster, *, is_success: bool) -> list[str]:
     problems = []
     for id, sink in cluster.sinks.items():  # noqa: A001 - the user's word
-        if sink.commit_count != int(is_success):
-            how = "succeeded" if is_success else "did not succeed"
+        problems += [f"sink {id}: {problem}" for problem in sink.problems]
+        how = "succeeded" if is_success else "did not succeed"
+        most = _completions_max(cluster) if cluster.is_keeping else int(is_success)
+        if not int(is_success) <= sink.commit_count <= most:
             problems.append(
-                f"sink {id} was committed {sink.commit_count} times by a job that {how}"
+                f"sink {id} was completed {sink.commit_count} times by a job that {how}"
             )
-        if sink.unready:
-            problems.append(
-                f"sink {id} was committed before tasks {sink.unready} closed"
-            )
+        if sink.rows and not is_success and not cluster.is_keeping:
+            problems.append(f"sink {id} shows rows of a job that {how}")
     return problems
+
+
+def _completions_max(cluster: Cluster) -> int:
+    """Whoever goes on from the last epoch completes once more what was complete."""
+    return sum(1 + len(site.coordinator.recoveries) for site in cluster.sites)
 
 
 def _judge_remains(cluster: Cluster) -> list[str]:
     problems = []
-    if cluster.workers:
-        problems.append(f"workers {sorted(cluster.workers)} were left behind")
-    if cluster.network.open_connections:
-        count = cluster.network.open_connections
-        problems.append(f"{count} ends of connections were left open")
+    for site in cluster.sites:
+        if site.workers:
+            problems.append(f"workers {sorted(site.workers)} were left behind")
+        if site.network.open_connections:
+            count = site.network.open_connections
+            problems.append(f"{count} ends of connections were left open")
     return problems
 
 

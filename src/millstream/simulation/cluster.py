@@ -3,28 +3,45 @@
 The scheduler picks whose turn it is; each turn takes a little virtual time, and when
 nobody has anything to do the clock jumps to the next event.  A worker whose step raises
 is a bug of the engine and fails the run.
+
+A job with snapshots has somebody who looks after it: a driver that crashed, or that a
+fault made fail, is started again on the same disk, as another `Site`.
 """
 
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from millstream.errors import SnapshotError
 from millstream.protocol.ids import COORDINATOR, PeerId
+from millstream.runtime.compacting import Compactions
 from millstream.runtime.coordinator import Coordinator
+from millstream.runtime.snapshots import Backing
+from millstream.runtime.takeover import stored_results, take_over
 from millstream.runtime.worker import Worker
-from millstream.simulation.checkers import BufferChecker, ChannelChecker
+from millstream.simulation.checkers import (
+    LOSSES,
+    BufferChecker,
+    ChannelChecker,
+)
 from millstream.simulation.clock import SkewedClock, VirtualClock
-from millstream.simulation.connectors import stand_in
+from millstream.simulation.connectors import RecordedOutput, stand_in
+from millstream.simulation.disk import Deferred, VirtualDisk
+from millstream.simulation.evidence import SnapshotChecker
 from millstream.simulation.network import SimulatedNetwork
 from millstream.simulation.options import FaultKind
 from millstream.simulation.seed import stream
+from millstream.simulation.site import Node, Site
 from millstream.simulation.trace import Happening, Trace
+from millstream.state.settings import StateSettings
+from millstream.state.store import SnapshotStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.errors import MillstreamError
     from millstream.protocol.job import Phase
     from millstream.runtime.deployment import Deployment
     from millstream.simulation.options import Fault, SwarmOptions
@@ -39,23 +56,13 @@ _EXIT_NOTICE_NS_MAX = 3_000_000_000
 _TURNS_AT_FULL_SPEED = 4_000
 """An endless source is always busy; after so many turns time passes more quickly."""
 _SLOW_SHARE = 0.05
-
-
-@dataclass(slots=True, eq=False)
-class _Node:
-    """A peer and when it wants its next turn."""
-
-    peer: PeerId
-    actor: Worker | Coordinator
-    is_busy: bool = True
-    wake_ns: int = 0
-    frozen_until_ns: int = 0
-
-    def wants_ns(self, woken: set[PeerId]) -> int:
-        """Return when it can have a turn."""
-        if self.is_busy or self.peer in woken:
-            return self.frozen_until_ns
-        return max(self.frozen_until_ns, self.wake_ns)
+_LAUNCH_NS_MAX = 2_000_000_000
+_LATE_WRITER_SHARE = 0.5
+_LATE_WRITER_NS_MAX = 3_000_000_000
+_MID_PUBLISH_SHARE = 0.5
+_DRIVERS_MAX = 8
+"""After so many drivers nobody looks after the job any more."""
+_KEY = bytes(32)
 
 
 class Cluster:
@@ -63,6 +70,10 @@ class Cluster:
 
     Attributes
     ----------
+    site
+        The driver that counts: the last one that was started.
+    refusal
+        Why the last driver could not be started.
     problems
         What went wrong that must never go wrong; empty after a good run.
     fired
@@ -81,54 +92,157 @@ class Cluster:
         self.trace = Trace()
         self.problems: list[str] = []
         self.fired: list[Fault] = []
+        self.refusal: SnapshotError | None = None
         self.turn_count = 0
-        self.deployment, self.sinks = stand_in(deployment, options, seed)
+        self._epoch = 0
+        self.deployment, self.sinks = stand_in(
+            deployment, options, seed, lambda: self._epoch
+        )
+        self.disk = VirtualDisk(self.clock)
+        self.disk.watch = self._snapshots = SnapshotChecker(
+            self.disk, _KEY, self.problems
+        )
         self._turns = stream(seed, "turns")
         self._exit_delays = stream(seed, "exits")
-        #: What the launcher will say, and when, about processes that ended.
-        self._exit_notices: list[tuple[int, PeerId, str]] = []
+        self._skew = stream(seed, "skew")
+        self._pieces = stream(seed, "background")
+        self._delays = stream(seed, "delays")
+        self._disasters = stream(seed, "disasters")
         self._phase: Phase | None = None
+        #: Faults whose phase has not come yet, and when those of past phases hit.
+        self._coming = list(options.faults)
         self._faults: list[tuple[int, Fault]] = []
-        self._buffers = BufferChecker(deployment, self.problems)
-        self.network = self.network_class(
+        #: When the last of the faults so far is over.
+        self._healed_ns = 0
+        #: When drivers will be started.
+        self._driver_starts: list[int] = []
+        self._late_writers: list[Deferred] = []
+        self.sites: list[Site] = []
+        self._start_driver()
+
+    @property
+    def is_keeping(self) -> bool:
+        """Whether the job takes snapshots."""
+        return self.options.is_keeping
+
+    @property
+    def site(self) -> Site:
+        """The last driver that was started, and its workers."""
+        return self.sites[-1]
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The coordinator of the last driver."""
+        return self.site.coordinator
+
+    @property
+    def network(self) -> SimulatedNetwork:
+        """The network of the last driver."""
+        return self.site.network
+
+    @property
+    def workers(self) -> dict[PeerId, Worker]:
+        """The workers of the last driver that are still there."""
+        return self.site.workers
+
+    def error(self) -> MillstreamError | None:
+        """Return why the job did not succeed."""
+        return self.refusal or self.coordinator.error()
+
+    # Starting
+
+    def _start_driver(self) -> None:
+        """Start the driver on what is on the disk."""
+        run = f"simulated{len(self.sites)}"
+        deployment = replace(self.deployment, run=run)
+        if self.is_keeping:
+            settings = StateSettings(self.options.config.shard_count)
+            deployment = replace(deployment, state=settings)
+        backing = self._backing(deployment)
+        network = self.network_class(
             self.clock,
-            options,
-            stream(seed, "delays"),
+            self.options,
+            self._delays,
             self.trace,
-            ChannelChecker(options.config, self.problems),
+            ChannelChecker(self.options.config, self.problems),
         )
-        self._nodes: dict[PeerId, _Node] = {}
-        self._populate(stream(seed, "skew").random)
-
-    def _populate(self, draw: Callable[[], float]) -> None:
-        options = self.options
-        ids = [PeerId(1 + index) for index in range(options.workers)]
-
-        def skewed() -> SkewedClock:
-            return SkewedClock(self.clock, int(draw() * options.skew_ns_max))
-
-        self.coordinator = self.coordinator_class(
-            ids, self.network.join(COORDINATOR), skewed(), options.config, self._commit
+        ids = [PeerId(1 + index) for index in range(self.options.workers)]
+        background = self._background()
+        coordinator = self.coordinator_class(
+            ids,
+            deployment,
+            network.join(COORDINATOR),
+            self._skewed(),
+            background=background,
+            backing=backing,
         )
-        self._nodes[COORDINATOR] = _Node(COORDINATOR, self.coordinator)
-        for id in ids:  # noqa: A001 - the word of the protocol
-            worker = self.worker_class(
-                id, self.deployment, self.network.join(id), skewed(), ("", 0), pid=id
-            )
-            self._nodes[id] = _Node(id, worker)
+        deltas_max = self.options.deltas_max
+        coordinator.keeper.ledger.compactions = Compactions(deltas_max)
+        buffers = BufferChecker(deployment, self.problems)
+        site = Site(len(self.sites), deployment, network, coordinator, buffers)
+        site.nodes[COORDINATOR] = Node(COORDINATOR, coordinator, background)
+        self.sites.append(site)
+        self.refusal = None
+        for worker in ids:
+            self._join(site, worker)
+
+    def _backing(self, deployment: Deployment) -> Backing:
+        """Do what a driver does before it starts anything."""
+        output = RecordedOutput(deployment, self.sinks)
+        if not self.is_keeping:
+            return Backing(output)
+        store = SnapshotStore(self.disk, _KEY, job=deployment.job, run=deployment.run)
+        claim, newest = take_over(store, is_writing=bool(self.sinks))
+        if newest is not None:
+            output.commit(newest.epoch, newest.transactions, is_last=False)
+        results = stored_results(store, newest)
+        return Backing(output, store, claim, newest, results)
+
+    def _start_again(self) -> None:
+        """Start another driver; a full disk is waited for, damage may be final."""
+        try:
+            self._start_driver()
+        except OSError:
+            self._plan_driver()
+        except SnapshotError as error:
+            if not self.disk.damaged:
+                self.problems.append(f"a driver could not start: {error}")
+            self.refusal = None if self.site.has_driver else error
+
+    def _plan_driver(self) -> None:
+        delay_ns = int(self._disasters.random() * _LAUNCH_NS_MAX)
+        self._driver_starts.append(self.clock.now_ns + delay_ns)
+        self._driver_starts.sort()
+
+    def _join(self, site: Site, peer: PeerId) -> None:
+        """Let a worker's process start."""
+        background = self._background()
+        store = SnapshotStore(self.disk, _KEY, run=site.deployment.run)
+        worker = self.worker_class(
+            peer,
+            site.deployment,
+            site.network.join(peer),
+            self._skewed(),
+            ("", 0),
+            pid=peer,
+            background=background,
+            store=store if self.is_keeping else None,
+        )
+        site.nodes[peer] = Node(peer, worker, background)
+
+    def _background(self) -> Deferred:
+        return Deferred(self.clock, self._pieces, self.options.piece_ns_max, self.disk)
+
+    def _skewed(self) -> SkewedClock:
+        skew_ns = int(self._skew.random() * self.options.skew_ns_max)
+        return SkewedClock(self.clock, skew_ns)
 
     # Running
 
     @property
-    def workers(self) -> dict[PeerId, Worker]:
-        """The workers that are still there."""
-        actors = {peer: node.actor for peer, node in self._nodes.items()}
-        return {p: actor for p, actor in actors.items() if isinstance(actor, Worker)}
-
-    @property
     def is_over(self) -> bool:
         """Whether nobody is left."""
-        return not self._nodes
+        return not any(site.nodes for site in self.sites) and not self._driver_starts
 
     def run(self) -> None:
         """Run until nobody is left, or time is up."""
@@ -136,79 +250,102 @@ class Cluster:
 
     def run_until(self, is_reached: Callable[[], bool]) -> None:
         """Run until something is so; that it never becomes so is a problem."""
-        budget_ns = self.options.budget_ns
         while not is_reached():
             if self.is_over:
                 self.problems.append("the job was over before it got there")
                 return
-            if (
-                self.clock.now_ns > budget_ns
-                or self.turn_count > self.options.turns_max
-            ):
+            if self._is_late():
                 self.problems.append(self._describe_stall())
                 return
             self.turn()
 
+    def _is_late(self) -> bool:
+        """Whether too much time has passed since the last fault was over."""
+        deadline_ns = self._healed_ns + self.options.budget_ns
+        is_endless = self.turn_count > self.options.turns_max
+        return self.clock.now_ns > deadline_ns or is_endless
+
     def close(self) -> None:
         """Give back what a run that did not end still holds."""
-        for node in self._nodes.values():
-            node.actor.close()
+        for site in self.sites:
+            for node in site.nodes.values():
+                node.actor.close()
 
     def turn(self) -> None:
         """Let something happen."""
         self._deliver()
-        now_ns, woken = self.clock.now_ns, self.network.woken
-        ready = [n for n in self._nodes.values() if n.wants_ns(woken) <= now_ns]
+        now_ns = self.clock.now_ns
+        ready = [entry for site in self.sites for entry in site.ready(now_ns)]
         if ready:
-            self._step(self._choose(ready))
+            self._step(*self._choose(ready))
         else:
             self._jump()
 
     def _deliver(self) -> None:
         now_ns = self.clock.now_ns
-        if self.coordinator.phase is not self._phase:
-            self._enter(self.coordinator.phase)
+        coordinator = self.coordinator
+        if coordinator.phase is not self._phase:
+            self._phase = coordinator.phase
+            self._plan(lambda f: not f.epoch and f.phase is self._phase)
+        if coordinator.keeper.complete_epoch > self._epoch:
+            self._epoch = coordinator.keeper.complete_epoch
+            self._plan(lambda f: 0 < f.epoch <= self._epoch)
         while self._faults and self._faults[0][0] <= now_ns:
             self.inject(self._faults.pop(0)[1])
-        notices = self._exit_notices
-        while notices and notices[0][0] <= now_ns:
-            _, peer, reason = notices.pop(0)
-            self.coordinator.worker_exited(peer, reason)
-            self.network.woken.add(COORDINATOR)
-        self.network.deliver()
+        while self._driver_starts and self._driver_starts[0] <= now_ns:
+            self._driver_starts.pop(0)
+            self._start_again()
+        for writer in self._late_writers:
+            writer.poll()
+        for site in self.sites:
+            if site.nodes:
+                self._deliver_to(site)
 
-    def _enter(self, phase: Phase) -> None:
-        """Plan the faults of the phase that the job came to."""
-        self._phase = phase
+    def _deliver_to(self, site: Site) -> None:
+        now_ns, coordinator = self.clock.now_ns, site.coordinator
+        wanted, coordinator.wanted_workers = coordinator.wanted_workers, []
+        for worker in wanted:
+            delay_ns = int(self._exit_delays.random() * _LAUNCH_NS_MAX)
+            site.launches.append((now_ns + delay_ns, worker))
+            site.launches.sort()
+        while site.launches and site.launches[0][0] <= now_ns:
+            self._join(site, site.launches.pop(0)[1])
+        site.deliver_notices(now_ns)
+        site.network.deliver()
+
+    def _plan(self, is_due: Callable[[Fault], bool]) -> None:
+        """Plan the faults of the phase or the epoch that the job came to."""
         now_ns = self.clock.now_ns
-        due = [(now_ns + f.at_ns, f) for f in self.options.faults if f.phase is phase]
+        due = [(now_ns + f.at_ns, f) for f in self._coming if is_due(f)]
+        self._coming = [f for f in self._coming if not is_due(f)]
         self._faults = sorted([*self._faults, *due], key=lambda entry: entry[0])
 
-    def _choose(self, ready: list[_Node]) -> _Node:
+    def _choose(self, ready: list[tuple[Site, Node]]) -> tuple[Site, Node]:
         draw = self._turns.random
         chosen = ready[int(draw() * len(ready))]
-        if chosen.peer == self.options.slow_worker and draw() > _SLOW_SHARE:
+        if chosen[1].peer == self.options.slow_worker and draw() > _SLOW_SHARE:
             chosen = ready[int(draw() * len(ready))]
         return chosen
 
-    def _step(self, node: _Node) -> None:
+    def _step(self, site: Site, node: Node) -> None:
         self.turn_count += 1
-        self.network.woken.discard(node.peer)
-        self.trace.note(self.clock.now_ns, Happening.TURN, node.peer)
+        site.network.woken.discard(node.peer)
+        now_ns, actor = self.clock.now_ns, node.actor
+        self.trace.note(now_ns, Happening.TURN, node.peer, site.number)
         try:
-            node.is_busy = node.actor.step()
+            node.is_busy = actor.step()
         except Exception:  # noqa: BLE001 - a bug of the engine, whatever it is
             self.problems.append(f"peer {node.peer} raised {traceback.format_exc()}")
-            self._remove(node)
+            self._remove(site, node)
             return
-        actor = node.actor
         if isinstance(actor, Worker):
-            self._buffers.check(actor)
-            node.wake_ns = self.clock.now_ns + max(_SPIN_NS, int(actor.wait_s() * 1e9))
+            site.buffers.check(actor)
+            self._snapshots.observe(site.deployment.run, actor)
+            node.wake_ns = now_ns + max(_SPIN_NS, int(actor.wait_s() * 1e9))
         else:
-            node.wake_ns = self.clock.now_ns + _TICK_NS
+            node.wake_ns = now_ns + _TICK_NS
         if actor.is_over:
-            self._remove(node)
+            self._remove(site, node)
         self._take_time()
 
     def _take_time(self) -> None:
@@ -219,33 +356,39 @@ class Cluster:
 
     def _jump(self) -> None:
         """Nobody has anything to do now: go to when somebody has."""
-        woken = self.network.woken
-        times = [node.wants_ns(woken) for node in self._nodes.values()]
+        times = [time_ns for site in self.sites for time_ns in site.times_ns()]
         times += [entry[0] for entry in self._faults[:1]]
-        times += [notice[0] for notice in self._exit_notices[:1]]
-        if self.network.next_ns is not None:
-            times.append(self.network.next_ns)
-        self.clock.jump(min(times))
+        times += self._driver_starts[:1]
+        self.clock.jump(min(times, default=0))
         self.trace.note(self.clock.now_ns, Happening.JUMP, -1)
 
-    def _remove(self, node: _Node) -> None:
+    def _remove(self, site: Site, node: Node) -> None:
+        """Take away a peer that has left by itself."""
         node.actor.close()
-        del self._nodes[node.peer]
+        del site.nodes[node.peer]
         is_coordinator = node.peer == COORDINATOR
         happening = Happening.OVER if is_coordinator else Happening.LEFT
         self.trace.note(self.clock.now_ns, happening, node.peer)
         if not is_coordinator:
-            self._report_exit(node.peer, "its process ended")
+            self._report_exit(site, node.peer, "its process ended")
+        elif site is self.site:
+            self._look_after(site.coordinator.error())
 
-    def _report_exit(self, peer: PeerId, reason: str) -> None:
+    def _look_after(self, error: MillstreamError | None) -> None:
+        """Start a driver again that did not end as it should, for a while."""
+        if error is None or not self.is_keeping or len(self.sites) >= _DRIVERS_MAX:
+            return
+        is_snapshot = isinstance(error, SnapshotError)
+        if is_snapshot and not self.disk.damaged:
+            self.problems.append(f"the driver gave up: {error}")
+        if is_snapshot or type(error).__name__ in LOSSES:
+            self._plan_driver()
+
+    def _report_exit(self, site: Site, peer: PeerId, reason: str) -> None:
         if self.options.is_exit_reported:
             delay_ns = int(self._exit_delays.random() * _EXIT_NOTICE_NS_MAX)
             notice = (self.clock.now_ns + delay_ns, peer, reason)
-            self._exit_notices = sorted([*self._exit_notices, notice])
-
-    def _commit(self) -> None:
-        for sink in self.sinks.values():
-            sink.commit(self.deployment.job)
+            site.exit_notices = sorted([*site.exit_notices, notice])
 
     def _describe_stall(self) -> str:
         phases = ", ".join(f"{p}: {w.phase.name}" for p, w in self.workers.items())
@@ -264,33 +407,53 @@ class Cluster:
             kind = list(FaultKind).index(fault.kind)
             other = -1 if fault.other is None else fault.other
             now_ns = self.clock.now_ns
+            self._healed_ns = max(self._healed_ns, now_ns + fault.duration_ns)
             self.trace.note(now_ns, Happening.FAULT, fault.peer, other, detail=kind)
 
     def _inject(self, fault: Fault) -> bool:
         """Return whether it hit anything."""
-        if COORDINATOR not in self._nodes:
-            return False
-        node = self._nodes.get(fault.peer)
         until_ns = self.clock.now_ns + fault.duration_ns
+        match fault.kind:
+            case FaultKind.FULL:
+                self.disk.full_until_ns = max(self.disk.full_until_ns, until_ns)
+                return True
+            case FaultKind.STUCK:
+                self.disk.slow_until_ns = max(self.disk.slow_until_ns, until_ns)
+                return True
+            case FaultKind.DAMAGE:
+                return self.disk.damage(self._disasters)
+            case FaultKind.TAKEOVER:
+                return self._take_over()
+        return self.site.has_driver and self._strike(fault, until_ns)
+
+    def _strike(self, fault: Fault, until_ns: int) -> bool:
+        """Let a fault hit the peers and links of the last driver."""
+        network, node = self.network, self.site.nodes.get(fault.peer)
         match fault.kind:
             case FaultKind.CLOG | FaultKind.PARTITION:
                 for other in self._others(fault):
-                    self.network.clog(fault.peer, other, until_ns)
+                    network.clog(fault.peer, other, until_ns)
                 return True
             case FaultKind.FREEZE:
                 if node is not None:
                     node.frozen_until_ns = max(node.frozen_until_ns, until_ns)
                 return node is not None
             case FaultKind.RESET:
-                return any(
-                    self.network.reset(fault.peer, o) for o in self._others(fault)
-                )
+                return any(network.reset(fault.peer, o) for o in self._others(fault))
             case FaultKind.CANCEL:
                 self.coordinator.cancel("cancelled by the simulation")
-                self.network.woken.add(COORDINATOR)
+                network.woken.add(COORDINATOR)
                 return True
-            case FaultKind.CRASH:
-                return node is not None and self._crash(node)
+            case _:
+                victim = node or self._replacement(fault.peer)
+                return victim is not None and self._crash(victim)
+
+    def _replacement(self, peer: PeerId) -> Node | None:
+        """Return a worker that came later, for a fault that finds its own gone."""
+        workers = sorted(self.workers)
+        if peer == COORDINATOR or not workers or not self.is_keeping:
+            return None
+        return self.site.nodes[workers[peer % len(workers)]]
 
     def _others(self, fault: Fault) -> list[PeerId]:
         if fault.other is not None:
@@ -298,11 +461,30 @@ class Cluster:
         everybody = [PeerId(number) for number in range(self.options.workers + 1)]
         return [peer for peer in everybody if peer != fault.peer]
 
-    def _crash(self, node: _Node) -> bool:
-        """Let a worker vanish as by SIGKILL; nobody hears of what closes its files."""
-        assert node.peer != COORDINATOR, "only workers crash"
-        self.network.crash(node.peer)
+    def _crash(self, node: Node) -> bool:
+        """Let a peer vanish as by SIGKILL; nobody hears of what closes its files."""
+        site = self.site
+        site.network.crash(node.peer)
+        if self._disasters.random() < _LATE_WRITER_SHARE:
+            delay_ns = int(self._disasters.random() * _LATE_WRITER_NS_MAX)
+            self._late_writers.append(node.background.outlive(delay_ns))
         node.actor.close()
-        del self._nodes[node.peer]
-        self._report_exit(node.peer, "it was killed")
+        del site.nodes[node.peer]
+        if node.peer == COORDINATOR:
+            assert self.is_keeping, (
+                "a driver without snapshots has nothing to go on from"
+            )
+            self._plan_driver()
+        else:
+            self._report_exit(site, node.peer, "it was killed")
+        return True
+
+    def _take_over(self) -> bool:
+        """Start a second driver while the first one lives, at the worst of moments."""
+        if not self.site.has_driver:
+            return False
+        if self._disasters.random() < _MID_PUBLISH_SHARE:
+            self.disk.interruption = self._start_again
+        else:
+            self._start_again()
         return True

@@ -7,7 +7,8 @@ each row, are replaced by a record of what they would have got.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.connectors.base import Sink, SinkWriter, Source, SourceReader, Split
@@ -16,20 +17,26 @@ from millstream.runtime.batches import as_rows
 from millstream.simulation.seed import stream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from millstream.config import Config
     from millstream.plan.nodes import Node
     from millstream.runtime.deployment import Deployment
     from millstream.simulation.options import SwarmOptions
+    from millstream.state.manifest import Transaction
 
-__all__ = ["RecordingSink", "SteadySource", "stand_in"]
+    Tide = Callable[[], int]
+
+__all__ = ["RecordedOutput", "RecordingSink", "SteadySource", "stand_in"]
 
 Rows = list[Any]
 
+_ALL_ROWS = 1 << 30
+
 
 def stand_in(
-    deployment: Deployment, options: SwarmOptions, seed: int
+    deployment: Deployment, options: SwarmOptions, seed: int, tide: Tide
 ) -> tuple[Deployment, dict[int, RecordingSink]]:
     """Return the deployment with its connectors replaced, and its sinks by node id."""
     sinks: dict[int, RecordingSink] = {}
@@ -37,7 +44,8 @@ def stand_in(
     def replaced(node: Node) -> Node:
         match node.spec:
             case Read(source):
-                return replace(node, spec=Read(SteadySource(source, options, seed)))
+                steady = SteadySource(source, options, seed, tide)
+                return replace(node, spec=Read(steady))
             case Write() | ForEach():
                 sinks[node.id] = RecordingSink()
                 return replace(node, spec=Write(sinks[node.id]))
@@ -54,10 +62,17 @@ def stand_in(
 class SteadySource(Source[Any]):
     """Reads another source in chunks that depend on nothing but the seed."""
 
-    def __init__(self, source: Source[Any], options: SwarmOptions, seed: int) -> None:
+    def __init__(
+        self,
+        source: Source[Any],
+        options: SwarmOptions,
+        seed: int,
+        tide: Tide,
+    ) -> None:
         self._source = source
         self._options = options
         self._seed = seed
+        self._tide = tide
         self.is_parallel = source.is_parallel
         self.is_bounded = source.is_bounded
 
@@ -69,14 +84,22 @@ class SteadySource(Source[Any]):
         """Return a reader that draws the size of every chunk."""
         reader = self._source.open(split, offset, config)
         chunks = stream(self._seed, f"chunks of {split.name}")
-        return _SteadyReader(reader, self._options, chunks)
+        return _SteadyReader(reader, self._options, chunks, self._tide)
 
 
 class _SteadyReader(SourceReader[Any]):
     def __init__(
-        self, reader: SourceReader[Any], options: SwarmOptions, chunks: Random
+        self,
+        reader: SourceReader[Any],
+        options: SwarmOptions,
+        chunks: Random,
+        tide: Tide,
     ) -> None:
         self._reader = reader
+        self._tide = tide
+        self._rows_per_epoch = options.rows_per_epoch
+        self._begin_epoch = tide()
+        self._rows_read = 0
         self._short_read_share = options.short_read_share
         self._idle_share = options.idle_share
         self._chunks = chunks
@@ -93,12 +116,23 @@ class _SteadyReader(SourceReader[Any]):
             return []
         if draw() < self._short_read_share:
             rows = 1 + int(draw() * rows)
+        rows = min(rows, self._rows_come())
+        if rows == 0:
+            return []
         batch = self._gather(rows)
         if len(batch) > 0:
+            self._rows_read += len(batch)
             return batch
         if self._error is not None:
             raise self._error
         return None if self._is_over else batch
+
+    def _rows_come(self) -> int:
+        """Return how many rows have come that were not read yet."""
+        if not self._rows_per_epoch:
+            return _ALL_ROWS
+        epochs = 1 + self._tide() - self._begin_epoch
+        return max(0, epochs * self._rows_per_epoch - self._rows_read)
 
     def _gather(self, rows: int) -> Rows:
         """Read on until there are enough rows, or none for now, or no more.
@@ -125,43 +159,85 @@ class _SteadyReader(SourceReader[Any]):
         self._reader.close()
 
 
-@dataclass(slots=True)
-class _Part:
-    rows: Rows = field(default_factory=list)
-    is_closed: bool = False
+class RecordedOutput:
+    """All sinks of a simulated job, as its driver reaches them."""
+
+    def __init__(self, deployment: Deployment, sinks: dict[int, RecordingSink]) -> None:
+        nodes = [node for stage in deployment.stages.stages for node in stage.nodes]
+        self._job = deployment.job
+        self._sinks = {n.name: sinks[n.id] for n in nodes if n.id in sinks}
+
+    def commit(
+        self, epoch: int, transactions: tuple[Transaction, ...], *, is_last: bool
+    ) -> None:
+        """Commit every sink's own transactions."""
+        for name, sink in self._sinks.items():
+            own = [pickle.loads(t) for n, _, t in transactions if n == name]  # noqa: S301
+            sink.commit(self._job, epoch, own)
+            if is_last:
+                sink.complete(self._job)
 
 
 class _RecordingWriter(SinkWriter[Any]):
-    def __init__(self, part: _Part) -> None:
-        self._part = part
+    def __init__(self, sink: RecordingSink, task: int) -> None:
+        self._sink = sink
+        self._task = task
+        self._rows: Rows = []
 
     def write(self, rows: Rows) -> None:
-        self._part.rows += as_rows(rows)
+        self._rows += as_rows(rows)
 
-    def close(self) -> None:
-        self._part.is_closed = True
+    def seal(self, epoch: int) -> Any:
+        rows, self._rows = self._rows, []
+        return self._sink.stage(self._task, epoch, rows) if rows else None
 
 
 class RecordingSink(Sink[Any]):
-    """Remembers what was written and whether it was committed."""
+    """Remembers what was sealed and what was committed.
+
+    Attributes
+    ----------
+    commit_count
+        How often the job said that everything was committed.
+    problems
+        What a sink must never be asked to do.
+    """
 
     def __init__(self) -> None:
         self.commit_count = 0
-        #: Tasks that had not closed their writer when the commit came.
-        self.unready: list[int] = []
-        self._parts: dict[int, _Part] = {}
+        self.problems: list[str] = []
+        self._staged: dict[tuple[int, int, int], Rows] = {}
+        self._committed: dict[tuple[int, int, int], int] = {}
+        self._last_epoch = 0
 
     @property
     def rows(self) -> Rows:
-        """Everything written, task by task."""
-        return [row for _, part in sorted(self._parts.items()) for row in part.rows]
+        """Everything committed, task by task."""
+        return [row for token in sorted(self._committed) for row in self._staged[token]]
+
+    def stage(self, task: int, epoch: int, rows: Rows) -> tuple[int, int, int]:
+        """Keep rows that may be committed, under a name that no other attempt has."""
+        token = (task, epoch, len(self._staged))
+        self._staged[token] = rows
+        return token
 
     def open(self, job: str, task: int) -> SinkWriter[Any]:  # noqa: ARG002 - one job
         """Return a writer that remembers its rows."""
-        part = self._parts[task] = _Part()
-        return _RecordingWriter(part)
+        return _RecordingWriter(self, task)
 
-    def commit(self, job: str) -> None:  # noqa: ARG002 - one job
-        """Count the commit, and note who was not ready for it."""
+    def commit(self, job: str, epoch: int, transactions: list[Any]) -> None:  # noqa: ARG002
+        """Make sealed rows count, and note what must not be."""
+        for token in map(tuple, transactions):
+            if epoch < self._last_epoch and token not in self._committed:
+                last = self._last_epoch
+                self.problems.append(
+                    f"{token} of epoch {epoch} came after epoch {last}"
+                )
+            before = self._committed.setdefault(token, epoch)
+            if before != epoch:
+                self.problems.append(f"{token} is in epochs {before} and {epoch}")
+        self._last_epoch = max(epoch, self._last_epoch)
+
+    def complete(self, job: str) -> None:  # noqa: ARG002 - one job
+        """Count the completions."""
         self.commit_count += 1
-        self.unready += [t for t, part in self._parts.items() if not part.is_closed]

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.config import BufferPolicy
-from millstream.protocol.ids import PeerId
+from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.protocol.job import Phase
 from millstream.simulation.seed import stream
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from millstream.config import Config
 
 __all__ = [
+    "STORAGE_KINDS",
     "Fault",
     "FaultKind",
     "FaultLevel",
@@ -47,6 +48,9 @@ _CREDIT_BYTES_MAX = 16_384
 """More would let an endless source fill a window of tiny frames for a long time."""
 _PHASES = (Phase.GATHERING, Phase.CONNECTING, Phase.RUNNING, Phase.STOPPING)
 _PHASE_WEIGHTS = (2, 2, 9, 1)
+_LEASE_MS = 1_000
+"""A job that survives is not made to wait for long."""
+_EPOCH_MAX = 6
 _ROUND_TRIPS = 15
 """About how many a small job takes; faults come within this time."""
 
@@ -60,7 +64,32 @@ class FaultKind(Enum):
     RESET = "reset"
     CRASH = "crash"
     CANCEL = "cancel"
+    FULL = "full"
+    STUCK = "stuck"
+    DAMAGE = "damage"
+    TAKEOVER = "takeover"
 
+
+STORAGE_KINDS = (
+    FaultKind.FULL,
+    FaultKind.STUCK,
+    FaultKind.DAMAGE,
+    FaultKind.TAKEOVER,
+)
+"""What only a job with snapshots can meet."""
+
+
+_BENIGN_DISASTER_SHARES = {
+    (FaultKind.FULL, False): 0.3,
+    (FaultKind.STUCK, False): 0.2,
+}
+_DISASTER_SHARES = _BENIGN_DISASTER_SHARES | {
+    (FaultKind.DAMAGE, False): 0.08,
+    (FaultKind.TAKEOVER, True): 0.1,
+    (FaultKind.CRASH, True): 0.3,
+    (FaultKind.CRASH, False): 0.6,
+}
+"""How often another fault of a kind follows; of a worker, or of the driver."""
 
 _FATAL_KINDS = (
     FaultKind.CRASH,
@@ -79,8 +108,10 @@ class Fault:
     ----------
     phase, at_ns
         When: so long after the coordinator came to this phase.
+    epoch
+        If not 0: so long after this epoch, or a later one, was complete.
     peer
-        Whom it hits; nobody in particular for `CANCEL`.
+        Whom it hits; nobody in particular for `CANCEL` and what happens to the disk.
     other
         The far end of a link; None means every link of `peer`.
     is_fatal
@@ -94,6 +125,7 @@ class Fault:
     duration_ns: int = 0
     is_fatal: bool = False
     phase: Phase = Phase.GATHERING
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +142,16 @@ class SwarmOptions:
         A worker that gets a turn only when the others have had many, or None.
     short_read_share, idle_share
         How often a source returns fewer rows than asked for, or none.
+    rows_per_epoch
+        Rows of a split that come with every epoch; 0 if all are there at once.
     is_exit_reported
         Whether the launcher tells the coordinator that a worker's process ended.
+    is_keeping
+        Whether the job takes snapshots, and must survive what is not a cancellation.
+    piece_ns_max
+        Longest time that a piece of background work takes.
+    deltas_max
+        Deltas of a task that are not merged yet.
     turns_max
         Turns after which the job counts as one that never ends.
     """
@@ -126,18 +166,22 @@ class SwarmOptions:
     skew_ns_max: int = 0
     short_read_share: float = 0.0
     idle_share: float = 0.0
+    rows_per_epoch: int = 0
     is_exit_reported: bool = False
+    is_keeping: bool = False
+    piece_ns_max: int = 1_000_000
+    deltas_max: int = 32
     turns_max: int = 400_000
     faults: tuple[Fault, ...] = ()
 
     @property
     def budget_ns(self) -> int:
-        """Virtual time in which the job must be over, whatever goes wrong."""
+        """Virtual time in which the job must be over after the last fault is."""
         config = self.config
         limits_ms = (
             config.launch_timeout_ms + 4 * config.lease_ms + 2 * config.stop_grace_ms
         )
-        return (60_000 + limits_ms) * _MS + sum(f.duration_ns for f in self.faults)
+        return (60_000 + limits_ms) * _MS
 
 
 def calm_options(config: Config, workers: int) -> SwarmOptions:
@@ -147,15 +191,23 @@ def calm_options(config: Config, workers: int) -> SwarmOptions:
 
 
 def draw_options(
-    seed: int, config: Config, level: FaultLevel, workers: int | None = None
+    seed: int,
+    config: Config,
+    level: FaultLevel,
+    workers: int | None = None,
+    *,
+    is_keeping: bool = False,
 ) -> SwarmOptions:
     """Draw everything about a run from its seed; `workers` may be fixed."""
     shape = stream(seed, "shape")
     count = shape.randint(1, _WORKERS_MAX)
     count = workers or count
+    if is_keeping:
+        config = replace(config, lease_ms=min(_LEASE_MS, config.lease_ms))
     tight = _draw_config(stream(seed, "config"), config)
     delay_ns_max = round(10 ** shape.uniform(4, 7.3))
-    return SwarmOptions(
+    faults = _draw_faults(stream(seed, "faults"), tight, level, count, delay_ns_max)
+    options = SwarmOptions(
         workers=count,
         config=tight,
         delay_ns_min=shape.randint(1, delay_ns_max // 2),
@@ -167,7 +219,35 @@ def draw_options(
         short_read_share=shape.choice((0.0, 0.1, 0.9)),
         idle_share=shape.choice((0.0, 0.0, 0.05, 0.3)),
         is_exit_reported=_chance(shape, 0.7),
-        faults=_draw_faults(stream(seed, "faults"), tight, level, count, delay_ns_max),
+        faults=faults,
+    )
+    if not is_keeping:
+        return options
+    return _with_snapshots(options, stream(seed, "disasters"), level, config)
+
+
+def _with_snapshots(
+    options: SwarmOptions, rng: Random, level: FaultLevel, config: Config
+) -> SwarmOptions:
+    """Let a job take snapshots, and its input come slowly enough for some of them."""
+    every_ms = min(rng.choice((1, 2, 5, 20)), config.snapshot_every_ms)
+    piece_ns_max = round(10 ** rng.uniform(4, 7.5))
+    epoch_ns = every_ms * _MS + 10 * options.delay_ns_max + 16 * piece_ns_max
+    timeout_ms = epoch_ns * rng.choice((1, 3, 30)) // _MS
+    config = replace(
+        options.config,
+        snapshot_every_ms=every_ms,
+        snapshot_timeout_ms=max(timeout_ms, options.config.snapshot_timeout_ms),
+        source_idle_ms=max(options.config.source_idle_ms, epoch_ns / 5 / _MS),
+    )
+    return replace(
+        options,
+        config=config,
+        is_keeping=True,
+        rows_per_epoch=rng.choice((4, 8, 16)),
+        piece_ns_max=piece_ns_max,
+        deltas_max=rng.choice((1, 3, 32)),
+        faults=options.faults + _draw_disasters(rng, config, level, options.workers),
     )
 
 
@@ -194,6 +274,8 @@ def _draw_config(rng: Random, config: Config) -> Config:
         "sort_memory_rows": 1 << rng.randrange(5, 10),
         "heartbeat_ms": rng.choice((50, 200)),
         "progress_ms": rng.choice((20, 100)),
+        "snapshot_timeout_ms": 1,
+        "snapshots_retained": rng.randint(1, 3),
     }
     tight = {
         name: min(value, getattr(config, name)) if isinstance(value, int) else value
@@ -261,6 +343,33 @@ def _draw_fatal(rng: Random, config: Config, workers: int, kind: FaultKind) -> F
     is_node = kind is FaultKind.PARTITION and _chance(rng, 0.5)
     is_link = kind in {FaultKind.PARTITION, FaultKind.RESET} and not is_node
     return Fault(0, kind, peer, other if is_link else None, duration_ns, is_fatal=True)
+
+
+def _draw_disasters(
+    rng: Random, config: Config, level: FaultLevel, workers: int
+) -> tuple[Fault, ...]:
+    """Draw what happens to the disk and to drivers; each kind in some of the runs."""
+    if level == "none":
+        return ()
+    shares = _DISASTER_SHARES if level == "all" else _BENIGN_DISASTER_SHARES
+    found = []
+    for (kind, is_driver), share in shares.items():
+        while _chance(rng, share):
+            peer = COORDINATOR if is_driver else PeerId(rng.randint(1, workers))
+            is_lasting = kind in {FaultKind.FULL, FaultKind.STUCK}
+            duration_ns = rng.randrange(_MS, config.lease_ms * _MS) if is_lasting else 0
+            fault = Fault(0, kind, peer, None, duration_ns, not is_lasting)
+            found.append(_at_some_time(rng, fault))
+    return tuple(found)
+
+
+def _at_some_time(rng: Random, fault: Fault) -> Fault:
+    """Let a fault come in some phase, or mostly, soon after some epoch."""
+    if _chance(rng, 0.2):
+        phase = rng.choices(_PHASES, _PHASE_WEIGHTS)[0]
+        return replace(fault, at_ns=round(10 ** rng.uniform(5, 9.3)), phase=phase)
+    at_ns = round(10 ** rng.uniform(3, 7.5))
+    return replace(fault, at_ns=at_ns, epoch=rng.randint(1, _EPOCH_MAX))
 
 
 def _draw_link(rng: Random, workers: int) -> tuple[PeerId, PeerId]:

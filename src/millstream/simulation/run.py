@@ -15,7 +15,6 @@ from millstream.connectors.iterable import ParallelSource
 from millstream.errors import OperatorError, UsageError
 from millstream.plan.grouping import Broadcast
 from millstream.plan.nodes import Read
-from millstream.protocol.job import OutcomeKind
 from millstream.simulation.checkers import Expectation, difference, judge, sink_rows
 from millstream.simulation.cluster import Cluster
 from millstream.simulation.options import calm_options, draw_options
@@ -140,11 +139,14 @@ class Simulator:
     workers: int | None = None
     check: Callable[[dict[str, Rows]], object] | None = None
     cluster_class: type[Cluster] = Cluster
+    is_keeping: bool = False
     _references: dict[int, Expectation] = field(default_factory=dict)
 
     def run(self, seed: int) -> SeedOutcome:
         """Run one seed."""
-        options = draw_options(seed, self.config, self.level, self.workers)
+        options = draw_options(
+            seed, self.config, self.level, self.workers, is_keeping=self.is_keeping
+        )
         return self.run_with(options, seed)
 
     def run_with(self, options: SwarmOptions, seed: int) -> SeedOutcome:
@@ -175,7 +177,7 @@ class Simulator:
                 f"{cluster.problems[0]}; its input must end, or be limited"
             )
             raise UsageError(msg)
-        error = cluster.coordinator.error()
+        error = cluster.error()
         if error is not None and not isinstance(error, OperatorError):
             problem = f"without any fault it ended with {type(error).__name__}: {error}"
             return Expectation(lambda _: problem)
@@ -210,11 +212,11 @@ def _reporting(
 
 
 def _summary(cluster: Cluster, seed: int, problems: list[str]) -> SeedOutcome:
-    outcome = cluster.coordinator.outcome
-    error = cluster.coordinator.error()
-    name = "nothing" if outcome is None else outcome.error
-    if outcome is not None and outcome.kind is OutcomeKind.SUCCEEDED:
-        name = "succeeded"
+    error = cluster.error()
+    has_ended = error is not None or cluster.coordinator.outcome is not None
+    name = "succeeded" if error is None else type(error).__name__
+    if not has_ended:
+        name = "nothing"
     return SeedOutcome(
         seed=seed,
         workers=cluster.options.workers,

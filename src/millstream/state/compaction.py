@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream.errors import LocalProtocolError
 from millstream.state.base import Segment, SegmentKind
-from millstream.state.keyhash import shard_of
-from millstream.state.row_codec import DELETED, decode_rows, segments_by_shard
+from millstream.state.row_codec import DELETED, decode_rows, sharded_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,13 +83,11 @@ def _merged_rows(segments: Sequence[Segment], merging: Merging) -> Iterator[Segm
     rows: dict[Any, Any] = {}
     for segment in segments:
         rows.update(decode_rows(segment.payload))
-    kept = [
-        (shard_of(key, merging.shard_count), (key, value))
-        for key, value in rows.items()
-        if value is not DELETED or not merging.is_base
-    ]
-    kept.sort(key=lambda row: row[0])
-    return segments_by_shard(segments[0].operator, segments[0].task, kept)
+    if merging.is_base:
+        rows = {key: value for key, value in rows.items() if value is not DELETED}
+    operator, task = segments[0].operator, segments[0].task
+    keys, values = list(rows), list(rows.values())
+    return sharded_segments(operator, task, keys, values, merging.shard_count)
 
 
 def _newest(segments: Sequence[Segment], merging: Merging) -> list[Segment]:  # noqa: ARG001

@@ -22,14 +22,18 @@ from decimal import Decimal
 from enum import Enum, Flag
 from fractions import Fraction
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["KEY_HASH_VERSION", "key_hash", "shard_of"]
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["KEY_HASH_VERSION", "key_hash", "shard_of", "shards_of"]
 
 KEY_HASH_VERSION = 1
 """Recorded with stored state; state of another version must be hashed anew."""
@@ -103,6 +107,42 @@ def shard_of(key: object, shard_count: int) -> int:
     True
     """
     return key_hash(key) * shard_count >> 32
+
+
+def shards_of(keys: list[Any], shard_count: int) -> npt.NDArray[np.int64]:
+    """Return the shard of every key; for many of one type far quicker than one by one.
+
+    Examples
+    --------
+    >>> shards_of(["a", "b"], 1024).tolist() == [shard_of(k, 1024) for k in "ab"]
+    True
+    """
+    import numpy as np  # noqa: PLC0415 - a flow of rows needs it for this only
+
+    folded = _folded_alike(keys)
+    if folded is None:
+        hashes = np.fromiter(map(key_hash, keys), np.int64, len(keys))
+        return hashes * shard_count >> 32
+    mixed = (folded ^ folded >> 16) * _GOLDEN & _MASK
+    mixed = (mixed ^ mixed >> 15) * _EULER & _MASK
+    return (mixed ^ mixed >> 16) * shard_count >> 32
+
+
+def _folded_alike(keys: list[Any]) -> npt.NDArray[np.int64] | None:
+    """Return what `_folded` gives if all are texts or all are whole numbers."""
+    import numpy as np  # noqa: PLC0415 - as above
+
+    kinds = set(map(type, keys))
+    try:
+        if kinds == {str}:
+            sums = map(crc32, map(str.encode, keys), repeat(_TEXT))
+            return np.fromiter(sums, np.int64, len(keys))
+        if kinds == {int}:
+            numbers = np.fromiter(map(hash, keys), np.int64, len(keys))
+            return (numbers ^ (numbers >> 32) * _GOLDEN) & _MASK
+    except UnicodeEncodeError:
+        pass
+    return None
 
 
 @singledispatch

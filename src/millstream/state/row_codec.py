@@ -10,11 +10,12 @@ Nothing here knows tables, epochs or files.
 from __future__ import annotations
 
 import pickle
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SnapshotError
 from millstream.state.base import Segment, SegmentKind
-from millstream.state.keyhash import shard_of
+from millstream.state.keyhash import shard_of, shards_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,14 +32,15 @@ __all__ = [
     "frozen_values",
     "rows_within",
     "segments_by_shard",
+    "sharded_segments",
     "unstorable",
 ]
 
 SEGMENT_ROWS_MIN = 64
 """Fewer rows share a segment with those of the next shards."""
 
-SEGMENT_ROWS_MAX = 1 << 16
-"""More rows of one shard go into several segments."""
+SEGMENT_ROWS_MAX = 1 << 13
+"""More rows of one shard go into several segments: pickling one stops all threads."""
 
 
 class _Deleted:
@@ -57,6 +59,7 @@ DELETED = _Deleted()
 
 _SCALARS = frozenset({bool, bytes, complex, float, int, str, type(None), _Deleted})
 _CONTAINERS = (tuple, frozenset)
+_COPIED = (list, set)
 
 
 class Frozen:
@@ -83,17 +86,24 @@ def unstorable(owner: str, error: Exception) -> SnapshotError:
 def frozen_values(keys: list[Any], values: list[Any]) -> list[Any]:
     """Return the values such that nobody can change them any more.
 
-    Immutable ones are returned as they are, others pickled.
+    Immutable ones are returned as they are, flat containers copied, others pickled.
     """
     if _SCALARS.issuperset(map(type, values)):
         return values
     return [
-        value if _is_immutable(value) else _frozen(key, value)
+        value if type(value) in _SCALARS else _frozen(key, value)
         for key, value in zip(keys, values, strict=True)
     ]
 
 
-def _frozen(key: object, value: object) -> Frozen:
+def _frozen(key: object, value: Any) -> Any:
+    kind = type(value)
+    if kind in _CONTAINERS and _is_flat(value):
+        return value
+    if kind is dict and _is_flat(value.values()) and _is_flat(value):
+        return value.copy()
+    if kind in _COPIED and _is_flat(value):
+        return value.copy()
     try:
         return Frozen(pickle.dumps(value, protocol=5))
     except Exception as error:
@@ -101,15 +111,13 @@ def _frozen(key: object, value: object) -> Frozen:
         raise unstorable(owner, error) from error
 
 
-def _is_immutable(value: object) -> bool:
-    """Whether it certainly is; not every immutable value is recognized."""
-    kind = type(value)
-    if kind in _SCALARS:
-        return True
-    if kind not in _CONTAINERS:
-        return False
-    items: Any = value
-    return _SCALARS.issuperset(map(type, items))
+def _is_flat(items: Iterable[Any]) -> bool:
+    """Whether certainly none of the items can change."""
+    for item in items:
+        kind = type(item)
+        if kind not in _SCALARS and not (kind in _CONTAINERS and _is_flat(item)):
+            return False
+    return True
 
 
 def encode_rows(rows: list[Pair]) -> bytes:
@@ -168,3 +176,28 @@ def segments_by_shard(
         last = shard
     if group:
         yield made()
+
+
+def sharded_segments(
+    operator: str, task: int, keys: list[Any], values: list[Any], shard_count: int
+) -> Iterator[Segment]:
+    """Yield the segments of these keys and values, which lie in no order."""
+    found = shards_of(keys, shard_count)
+    order = found.argsort(kind="stable")
+    places, shards = order.tolist(), found[order].tolist()
+    start = 0
+    while start < len(places):
+        end = _segment_end(shards, start)
+        chosen = places[start:end]
+        group = list(map(keys.__getitem__, chosen)), map(values.__getitem__, chosen)
+        payload = encode_rows(list(zip(*group, strict=True)))
+        covered = (shards[start], shards[end - 1] + 1)
+        yield Segment(operator, task, SegmentKind.ROWS, covered, payload)
+        start = end
+
+
+def _segment_end(shards: list[int], start: int) -> int:
+    """Return where a segment ends that begins at `start`, in shards in order."""
+    last = min(start + SEGMENT_ROWS_MIN, len(shards)) - 1
+    end = bisect_right(shards, shards[last], last)
+    return min(end, start + SEGMENT_ROWS_MAX)

@@ -73,6 +73,8 @@ class SnapshotStore:
     ----------
     damage
         What the last call of `newest` found wrong, one sentence each.
+    passed_over
+        The manifests that it could not use, with what they say if they can be read.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class SnapshotStore:
     ) -> None:
         self.files = files
         self.damage: list[str] = []
+        self.passed_over: list[tuple[ManifestId, Manifest | None]] = []
         self._key = key
         self._job = job
         self._run = run
@@ -209,13 +212,14 @@ class SnapshotStore:
             If there are manifests and none of them can be used, or if the directory
             belongs to another job.
         """
-        self.damage = []
+        self.damage, self.passed_over = [], []
         found = self.manifests()
         for each in found:
             manifest, problems = self.inspect(each)
             if manifest is not None and not problems:
                 return manifest
             self.damage += problems
+            self.passed_over.append((each, manifest))
         if found:
             msg = (
                 f"none of the {len(found)} snapshots in {self.files} can be used: "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.errors import UsageError
 from millstream.launch.job import deploy
+from millstream.launch.keeping import Keeping
 from millstream.simulation.run import SimulationReport, Simulator
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def simulate(
     seed: int | None = None,
     workers: int | None = None,
     faults: bool | Literal["all", "benign", "none"] = True,
+    snapshots: bool = False,
     check: Callable[[dict[str, Rows]], object] | None = None,
     on_failure: Literal["raise", "report"] = "raise",
     on_seed: Callable[[SeedOutcome], object] | None = None,
@@ -61,6 +63,8 @@ def simulate(
 
     Every run must succeed with the rows that one worker without faults produces (as a
     multiset), or fail because of a fault that it was given, leaving nothing behind.
+    With snapshots it must succeed whatever happens, unless it was cancelled or what it
+    needs was destroyed.
 
     Parameters
     ----------
@@ -73,6 +77,10 @@ def simulate(
     faults
         True or ``"all"`` for all kinds, ``"benign"`` for those that only slow the job
         down, False or ``"none"`` for none (buffers, turns and delays still vary).
+    snapshots
+        Let the job take snapshots and survive its faults.  Then drivers crash too and
+        are started again, or twice; the disk is full, stuck or damaged.  A job that
+        finds its snapshots damaged may end with `SnapshotError`.
     check
         Called with the rows of every sink by name instead of the comparison; raises
         if they are wrong.  For flows whose rows depend on the order of things.
@@ -105,9 +113,16 @@ def simulate(
     flow.plan.check()
 
     def make(config: Config, count: int) -> Deployment:
-        return deploy(flow.plan, config, "simulation", count)
+        return deploy(flow.plan, config, count, Keeping("simulation", ""))
 
-    simulator = Simulator(make, flow.config(settings), _LEVELS[faults], workers, check)
+    simulator = Simulator(
+        make,
+        flow.config(settings),
+        _LEVELS[faults],
+        workers,
+        check,
+        is_keeping=snapshots,
+    )
     outcomes: list[SeedOutcome] = []
     for number in _numbers(seeds, seed):
         outcomes.append(simulator.run(number))
@@ -115,7 +130,7 @@ def simulate(
             on_seed(outcomes[-1])
         if outcomes[-1].problems and on_failure == "raise":
             break
-    command = _command(flow, workers, faults)
+    command = _command(flow, workers, faults, is_keeping=snapshots)
     report = SimulationReport(flow.name, command, tuple(outcomes))
     if on_failure == "raise" and not report.is_clean:
         raise SimulationFailedError(report)
@@ -128,10 +143,14 @@ def _numbers(seeds: int | Iterable[int], seed: int | None) -> Iterable[int]:
     return range(seeds) if isinstance(seeds, int) else seeds
 
 
-def _command(flow: Flow, workers: int | None, faults: object) -> str:
+def _command(
+    flow: Flow, workers: int | None, faults: object, *, is_keeping: bool
+) -> str:
     script = Path(flow.plan.nodes[0].location.file).name
     command = f"millstream simulate {script}"
     if workers is not None:
         command += f" --workers {workers}"
+    if is_keeping:
+        command += " --snapshots"
     level = _LEVELS[faults]
     return command if level == "all" else f"{command} --faults {level}"

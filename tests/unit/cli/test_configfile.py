@@ -34,6 +34,8 @@ def test_file_gives_every_option(tmp_path: Path) -> None:
         on = "spark"
         master = "spark://here:7077"
         workers = 3
+        state = "snapshots"
+        resume_from = "savepoint"
         [set]
         buffer = "adaptive(1024, 50ms)"
         shard_count = 64
@@ -49,6 +51,8 @@ def test_file_gives_every_option(tmp_path: Path) -> None:
         "spark",
         "spark://here:7077",
         3,
+        "snapshots",
+        "savepoint",
         {"buffer": "adaptive(1024, 50ms)", "shard_count": 64},
         (Host("node1", 4), Host("node2", 1)),
     )

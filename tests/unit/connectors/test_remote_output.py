@@ -23,10 +23,18 @@ JOB = "job/1 *"
 pytestmark = pytest.mark.parametrize("store", STORES, indirect=True)
 
 
-def write(sink: Sink[Any], task: int, *batches: list[Any]) -> None:
+def write(sink: Sink[Any], task: int, *batches: list[Any], epoch: int = 1) -> Any:
+    """Write a part, seal it, and return its transaction."""
     with closing(sink.open(JOB, task)) as writer:
         for batch in batches:
             writer.write(batch)
+        return writer.seal(epoch)
+
+
+def finish(sink: Sink[Any], *transactions: Any) -> None:
+    """Do what the driver does after the last epoch."""
+    sink.commit(JOB, 1, list(transactions))
+    sink.complete(JOB)
 
 
 def visible(store: Store) -> dict[str, str]:
@@ -41,17 +49,15 @@ def test_the_commit_makes_all_parts_visible(store: Store) -> None:
     """Until then a reader of the directory sees nothing, and afterwards no rest."""
     sink = TextSink(f"{store.url}/out")
     sink.prepare(JOB)
-    write(sink, 0, ["a", "é"], [], ["b"])
-    write(sink, 3)
+    parts = [write(sink, 0, ["a", "é"], [], ["b"]), write(sink, 3)]
     before = visible(store)
-    sink.commit(JOB)
+    sink.commit(JOB, 1, parts)
+    committed = visible(store)
+    sink.complete(JOB)
 
     assert before == {}
-    assert visible(store) == {
-        "_SUCCESS": "",
-        "part-00000.txt": "a\né\nb\n",
-        "part-00003.txt": "",
-    }
+    assert committed == {"part-00000.txt": "a\né\nb\n", "part-00003.txt": ""}
+    assert visible(store) == {"_SUCCESS": "", **committed}
     assert set(store.found("out")) == set(visible(store))
 
 
@@ -60,22 +66,21 @@ def test_a_part_larger_than_a_request_is_whole(store: Store) -> None:
     sink = TextSink(f"{store.url}/out")
     sink.prepare(JOB)
     batch = ["x" * 999] * 10_000
-    write(sink, 0, batch, batch, batch, batch)
-    sink.commit(JOB)
+    finish(sink, write(sink, 0, batch, batch, batch, batch))
 
     assert len(visible(store)["part-00000.txt"]) == 40_000_000
 
 
-def test_only_the_last_finished_attempt_of_a_task_is_committed(store: Store) -> None:
+def test_only_the_attempt_that_the_snapshot_names_is_committed(store: Store) -> None:
     """What a killed attempt still uploads harms nobody."""
     sink = TextSink(f"{store.url}/out")
     sink.prepare(JOB)
     killed = sink.open(JOB, 0)
     killed.write(["half"])
     write(sink, 0, ["first"])
-    write(sink, 0, ["second"])
-    killed.abandon()
-    sink.commit(JOB)
+    part = write(sink, 0, ["second"])
+    killed.close()
+    finish(sink, part)
 
     assert visible(store) == {"_SUCCESS": "", "part-00000.txt": "second\n"}
 
@@ -86,8 +91,9 @@ def test_closing_twice_is_closing_once(store: Store) -> None:
     sink.prepare(JOB)
     writer = sink.open(JOB, 0)
     writer.write(["a"])
+    part = writer.seal(1)
     writer.close()
-    sink.commit(JOB)
+    finish(sink, part)
     writer.close()
 
     assert set(store.found("out")) == {"_SUCCESS", "part-00000.txt"}
@@ -98,20 +104,17 @@ def test_a_commit_that_failed_half_way_can_be_repeated(store: Store) -> None:
     store.put("out/part-00009.txt", b"old")
     sink = TextSink(f"{store.url}/out", overwrite=True)
     sink.prepare(JOB)
-    write(sink, 0, ["a"])
-    write(sink, 1, ["b"])
+    parts = [write(sink, 0, ["a"]), write(sink, 1, ["b"])]
     staging, names = staged(store)
-    (second,) = [
-        name for name in names if name.startswith("part-00001.txt.") and "tmp" in name
-    ]
+    (second,) = [name for name in names if name.startswith("part-00001-")]
     content = store.found("out")[f"{staging}/{second}"]
     store.system.rm_file(f"{store.url}/out/{staging}/{second}")
     with pytest.raises(FileNotFoundError, match="finished parts is gone"):
-        sink.commit(JOB)
+        sink.commit(JOB, 1, parts)
     after_failure = visible(store)
     store.put(f"out/{staging}/{second}", content)
-    sink.commit(JOB)
-    sink.commit(JOB)
+    sink.commit(JOB, 1, parts)
+    finish(sink, *parts)
 
     assert after_failure == {"part-00000.txt": "a\n"}
     assert visible(store) == {
@@ -127,11 +130,15 @@ def staged(store: Store) -> tuple[str, list[str]]:
     return hidden[0].partition("/")[0], [name.partition("/")[2] for name in hidden]
 
 
-def test_a_commit_of_a_job_that_was_never_prepared_fails(store: Store) -> None:
+def test_a_commit_of_parts_that_are_gone_fails(store: Store) -> None:
     """A lost staging directory must not look like an empty result."""
-    store.put("out/x", b"")
+    sink = TextSink(f"{store.url}/out")
+    sink.prepare(JOB)
+    part = write(sink, 0, ["a"])
+    sink.abort(JOB)
+
     with pytest.raises(FileNotFoundError, match="finished parts is gone; run the flow"):
-        TextSink(f"{store.url}/out").commit(JOB)
+        sink.commit(JOB, 1, [part])
 
 
 def test_a_directory_with_content_is_refused(store: Store) -> None:
@@ -151,8 +158,7 @@ def test_leftovers_of_a_killed_job_do_not_count_as_content(store: Store) -> None
     sink.prepare(JOB)
     write(sink, 5, ["of the killed run"])
     sink.prepare(JOB)
-    write(sink, 0, ["a"])
-    sink.commit(JOB)
+    finish(sink, write(sink, 0, ["a"]))
 
     assert visible(store) == {"_SUCCESS": "", "part-00000.txt": "a\n"}
     assert ".millstream-other/prepared" in store.found("out")
@@ -166,9 +172,9 @@ def test_overwriting_replaces_old_parts_and_nothing_else(store: Store) -> None:
     store.put("out/notes.md", b"mine")
     sink = TextSink(f"{store.url}/out", overwrite=True)
     sink.prepare(JOB)
-    write(sink, 0, ["new"])
+    part = write(sink, 0, ["new"])
     before = visible(store)
-    sink.commit(JOB)
+    finish(sink, part)
 
     assert set(before) == {
         *("_SUCCESS", "notes.md", "part-00000.jsonl", "part-00007.txt"),
@@ -178,6 +184,39 @@ def test_overwriting_replaces_old_parts_and_nothing_else(store: Store) -> None:
         "notes.md": "mine",
         "part-00000.txt": "new\n",
     }
+
+
+def test_a_job_that_goes_on_finds_what_it_had_sealed(store: Store) -> None:
+    """The driver died between the snapshot and the commit."""
+    sink = TextSink(f"{store.url}/out", overwrite=True)
+    sink.prepare(JOB)
+    sink.commit(JOB, 1, [write(sink, 0, ["a"])])
+    sealed = write(sink, 0, ["b"], epoch=2)
+
+    again = TextSink(f"{store.url}/out", overwrite=True)
+    again.prepare(JOB, is_resumed=True)
+    again.commit(JOB, 2, [sealed])
+
+    assert visible(store) == {
+        "part-00000.txt": "a\n",
+        "part-00000-000002.txt": "b\n",
+    }
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_complete_job_that_is_started_again_keeps_its_output(
+    store: Store, *, overwrite: bool
+) -> None:
+    """Its last commit is repeated; nothing of it is there to be moved any more."""
+    sink = TextSink(f"{store.url}/out", overwrite=overwrite)
+    sink.prepare(JOB)
+    part = write(sink, 0, ["a"])
+    finish(sink, part)
+
+    sink.prepare(JOB, is_resumed=True)
+    finish(sink, part)
+
+    assert set(store.found("out")) == {"_SUCCESS", "part-00000.txt"}
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -213,8 +252,7 @@ def test_a_sink_travels_to_the_workers(store: Store) -> None:
     """It carries the URL, not a connection."""
     sink = TextSink(f"{store.url}/out")
     sink.prepare(JOB)
-    write(pickle.loads(pickle.dumps(sink)), 0, ["a"])
-    sink.commit(JOB)
+    finish(sink, write(pickle.loads(pickle.dumps(sink)), 0, ["a"]))
 
     assert visible(store)["part-00000.txt"] == "a\n"
 

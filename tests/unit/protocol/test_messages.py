@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from millstream.errors import RemoteProtocolError
+from millstream.protocol.barrier import Barrier, Order, barrier_from_wire
+from millstream.protocol.ids import Epoch
 from millstream.protocol.messages import (
+    Announced,
+    Compact,
+    Compacted,
+    Completed,
     Deploy,
     Emitted,
+    Ended,
     Failed,
     Finished,
     Heartbeat,
@@ -17,11 +24,18 @@ from millstream.protocol.messages import (
     Ready,
     Register,
     Release,
+    Resumed,
+    Sealed,
     Start,
     Stop,
     from_wire,
     to_wire,
 )
+
+BARRIER = Barrier(Epoch(7), Epoch(5), (Order.SNAPSHOT, Order.PAUSE))
+FILE = ("epochs/7/a.state", 10, "ab" * 32, ("count",))
+OFFSETS = (("read", "part-0", 12, False), ("read", "part-1", 0, True))
+TRANSACTIONS = (("write", b"pickled"),)
 
 MESSAGES: list[Message] = [
     Register(1, "host", 7001, 42),
@@ -32,8 +46,16 @@ MESSAGES: list[Message] = [
     Finished(1, 1),
     Failed(1, 1, "OperatorError", "text", "map", "job.py:1", "row 0", "Traceback", b""),
     LinkLost(1, 1, 2, "reset"),
-    Deploy(1, ((0, 1, "a", 1), (1, 2, "b", 2))),
+    Sealed(1, 2, 7, 0, 1, FILE, OFFSETS, TRANSACTIONS, 5, ""),
+    Sealed(1, 2, 7, 0, 1, None, (), (), 5, "disk full"),
+    Ended(1, 2, 7, 0, 1, OFFSETS, TRANSACTIONS),
+    Compacted(1, 2, 7, 0, 1, FILE),
+    Deploy(1, ((1, "a", 1), (2, "b", 2)), (1, 2, 1), (3, 7)),
     Start(1),
+    Announced(2, BARRIER.to_wire()),
+    Completed(2, 7),
+    Resumed(2, 7),
+    Compact(2, (3, 7), (0, 1)),
     Stop("enough"),
     Release(),
 ]
@@ -68,8 +90,8 @@ def test_every_kind_of_message_is_tried_here() -> None:
         ([99], "there is no control message with tag 99"),
         ([-1], "there is no control message with tag -1"),
         (["x"], "there is no control message with tag 'x'"),
-        ([10], "Stop has 1 fields, got 0"),
-        ([11, "extra"], "Release has 0 fields, got 1"),
+        ([17], "Stop has 1 fields, got 0"),
+        ([18, "extra"], "Release has 0 fields, got 1"),
     ],
 )
 def test_whatever_is_not_a_message_is_the_peers_fault(
@@ -78,3 +100,29 @@ def test_whatever_is_not_a_message_is_the_peers_fault(
     """The sentence says what was wrong with it."""
     with pytest.raises(RemoteProtocolError, match=complaint):
         from_wire(wire)
+
+
+def test_a_barrier_survives_the_wire() -> None:
+    """Its orders come back as orders, not as text."""
+    assert barrier_from_wire(BARRIER.to_wire()) == BARRIER
+    assert barrier_from_wire(_as_lists(BARRIER.to_wire())) == BARRIER
+
+
+@pytest.mark.parametrize(
+    ("wire", "complaint"),
+    [
+        (None, "a barrier has 3 fields, got None"),
+        ([7, 5], "a barrier has 3 fields"),
+        ([7, 5, "snapshot"], "an epoch, an earlier epoch and orders"),
+        (["7", 5, []], "an epoch, an earlier epoch and orders"),
+        ([7, 7, []], "an epoch, an earlier epoch and orders"),
+        ([7, -1, []], "an epoch, an earlier epoch and orders"),
+        ([7, 5, ["dance"]], "an order that this version does not know: 'dance'"),
+    ],
+)
+def test_whatever_is_not_a_barrier_is_the_peers_fault(
+    wire: object, complaint: str
+) -> None:
+    """An epoch that comes before the one it builds on is none either."""
+    with pytest.raises(RemoteProtocolError, match=complaint):
+        barrier_from_wire(wire)

@@ -10,8 +10,9 @@ from tests.making import channel
 from millstream.config import BufferPolicy, adaptive, fixed
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.ports import FrameArrived
+from millstream.protocol.barrier import Barrier
 from millstream.protocol.frames import Frame, FrameKind
-from millstream.protocol.ids import Generation, PeerId
+from millstream.protocol.ids import Epoch, Generation, PeerId
 from millstream.runtime.channels import (
     CreditReturn,
     InputChannel,
@@ -26,6 +27,7 @@ from millstream.testing import ManualClock
 WRITER, READER = PeerId(1), PeerId(2)
 GENERATION = Generation(1)
 ROW_COST = 64
+BARRIER = Barrier(Epoch(7), Epoch(6))
 
 
 class LocalPair:
@@ -36,7 +38,8 @@ class LocalPair:
         self.timers = Timers()
         self.woken = 0
         made = channel(buffer=policy)
-        self.reader = InputChannel(made, self._wake)
+        self.reader = InputChannel(made)
+        self.reader.wake = self._wake
         carrier = LocalCarrier(self.reader, batches_max)
         self.writer = OutputChannel(made, carrier, self.timers.set)
         self.reader.tell_closed = self.writer.close
@@ -51,7 +54,7 @@ class LocalPair:
         self.clock.advance(duration)
         self.timers.fire(self.clock.monotonic_ns())
 
-    def arrived(self) -> list[list[int]]:
+    def arrived(self) -> list[list[int] | Barrier]:
         return [self.reader.take() for _ in range(len(self.reader))]
 
 
@@ -200,12 +203,77 @@ def test_gap_in_the_sequence_is_the_peers_fault() -> None:
 
 
 def test_element_after_the_end_is_the_peers_fault() -> None:
-    """The grammar of a channel is ``BATCH* END``."""
+    """The grammar of a channel is ``(BATCH | BARRIER)* END``."""
     reader = LocalPair(fixed(1)).reader
     reader.receive(FrameKind.END, 0, [], 0)
 
     with pytest.raises(RemoteProtocolError, match="after its end"):
         reader.receive(FrameKind.BATCH, 1, [1], 1)
+
+
+# Barriers.
+
+
+def test_barrier_leaves_behind_the_rows_before_it() -> None:
+    """Rows that waited for company go first, those that come later afterwards."""
+    pair = LocalPair(fixed(3))
+
+    pair.put(1, 2)
+    pair.writer.put_barrier(BARRIER)
+    pair.put(3)
+    pair.writer.flush()
+
+    assert pair.arrived() == [[1, 2], BARRIER, [3]]
+
+
+def test_barrier_without_rows_before_it_leaves_at_once() -> None:
+    """It takes no credit, so nothing can hold it up."""
+    pair = LocalPair(fixed(1), batches_max=1)
+    pair.put(1)
+
+    pair.writer.put_barrier(BARRIER)
+
+    assert pair.arrived() == [[1], BARRIER]
+    assert not pair.writer.is_blocked
+
+
+def test_barrier_waits_for_the_credit_of_the_rows_before_it() -> None:
+    """It never overtakes a row, and its task is blocked meanwhile."""
+    pair = LocalPair(fixed(1), batches_max=1)
+    pair.put(1, 2)
+
+    pair.writer.put_barrier(BARRIER)
+    assert pair.writer.is_blocked
+    assert pair.arrived() == [[1]]
+    pair.writer.send_ready()
+
+    assert pair.arrived() == [[2], BARRIER]
+    assert not pair.writer.is_blocked
+
+
+def test_barrier_gives_no_credit_back() -> None:
+    """What takes none returns none: a reader grants batches only."""
+    pair = LocalPair(fixed(1), batches_max=1)
+    pair.writer.put_barrier(BARRIER)
+
+    assert pair.arrived() == [BARRIER]
+    pair.put(1, 2)
+
+    assert pair.writer.is_blocked
+    assert pair.reader.batch_count == 1
+
+
+def test_closed_channel_drops_its_barrier() -> None:
+    """A reader that has enough waits for nothing, a barrier that waits included."""
+    pair = LocalPair(fixed(1), batches_max=1)
+    pair.put(1, 2)
+    pair.writer.put_barrier(BARRIER)
+
+    pair.reader.close()
+    pair.writer.put_barrier(BARRIER)
+
+    assert not pair.writer.is_blocked
+    assert pair.arrived() == []
 
 
 # Between two workers.
@@ -237,7 +305,7 @@ class RemotePair:
         )
         self.writer = OutputChannel(made, self.carrier, Timers().set)
         back = CreditReturn(made, self.reading, WRITER, GENERATION, window_bytes)
-        self.reader = InputChannel(made, lambda _: None)
+        self.reader = InputChannel(made)
         self.reader.grant, self.reader.tell_closed = back.grant, back.tell_closed
 
     def frames(self) -> list[Frame]:
@@ -258,12 +326,14 @@ def test_frames_carry_generation_channel_and_sequence() -> None:
     pair = RemotePair(window_bytes=1 << 20)
 
     pair.writer.put(list(range(8)), 0)
+    pair.writer.put_barrier(BARRIER)
     pair.writer.end()
 
     assert [(f.kind, f.generation, f.channel, f.sequence) for f in pair.frames()] == [
         (FrameKind.BATCH, 1, 7, 0),
         (FrameKind.BATCH, 1, 7, 1),
-        (FrameKind.END, 1, 7, 2),
+        (FrameKind.BARRIER, 1, 7, 2),
+        (FrameKind.END, 1, 7, 3),
     ]
 
 

@@ -10,17 +10,25 @@ from tests.making import channel
 from millstream.config import Config, configured
 from millstream.connectors.base import Source, SourceReader, Split
 from millstream.connectors.frame import DataFrameSource
+from millstream.protocol.barrier import Barrier
 from millstream.protocol.batching import BatchSize
 from millstream.protocol.frames import FrameKind
+from millstream.protocol.ids import Epoch
 from millstream.runtime.channels import InputChannel
 from millstream.runtime.intake import ChannelIntake, SourceIntake
 from millstream.testing import ManualClock, Pause, ScriptedSource
 
 
 def intake_of(count: int) -> ChannelIntake:
-    intake = ChannelIntake()
-    intake.channels = [InputChannel(channel(i), intake.wake) for i in range(count)]
-    return intake
+    return ChannelIntake([InputChannel(channel(i)) for i in range(count)])
+
+
+def barrier(epoch: int) -> Barrier:
+    return Barrier(Epoch(epoch), Epoch(epoch - 1))
+
+
+def due_cut(intake: ChannelIntake) -> Barrier | None:
+    return intake.barrier
 
 
 def rows_of(intake: ChannelIntake | SourceIntake) -> list[Any]:
@@ -77,6 +85,76 @@ def test_closed_channel_intake_gives_nothing_more() -> None:
     assert intake.channels[0].is_closed
 
 
+def test_cut_is_due_when_the_barrier_came_on_every_channel() -> None:
+    """A channel whose barrier came is not read until the cut is done."""
+    intake = intake_of(2)
+    first, second = intake.channels
+    first.receive(FrameKind.BARRIER, 0, barrier(1), 0)
+    first.receive(FrameKind.BATCH, 1, ["behind"], 1)
+    second.receive(FrameKind.BATCH, 0, ["before"], 1)
+
+    assert rows_of(intake) == [["before"]]
+    assert due_cut(intake) is None
+    assert len(first) == 1
+    second.receive(FrameKind.BARRIER, 1, barrier(1), 0)
+    second.receive(FrameKind.BATCH, 2, ["also behind"], 1)
+    assert rows_of(intake) == []
+    assert due_cut(intake) == barrier(1)
+
+    intake.release()
+
+    assert rows_of(intake) == [["behind"], ["also behind"]]
+    assert due_cut(intake) is None
+
+
+def test_ended_channel_is_not_waited_for() -> None:
+    """It has nothing before the cut that could still come."""
+    intake = intake_of(2)
+    first, second = intake.channels
+    first.receive(FrameKind.BARRIER, 0, barrier(1), 0)
+    second.receive(FrameKind.BATCH, 0, ["last"], 1)
+    second.receive(FrameKind.END, 1, [], 0)
+
+    assert rows_of(intake) == [["last"]]
+
+    assert intake.barrier == barrier(1)
+
+
+def test_channel_that_ends_behind_its_barrier_keeps_the_task_alive() -> None:
+    """Blocked elements count: the intake is over only when they are read."""
+    intake = intake_of(2)
+    first, second = intake.channels
+    first.receive(FrameKind.BARRIER, 0, barrier(1), 0)
+    first.receive(FrameKind.END, 1, [], 0)
+    assert rows_of(intake) == []
+    second.receive(FrameKind.END, 0, [], 0)
+    assert not intake.is_over
+
+    assert rows_of(intake) == []
+    assert intake.barrier == barrier(1)
+    intake.release()
+    rows_of(intake)
+
+    assert intake.is_over
+
+
+def test_blocked_channel_keeps_its_place_in_the_order() -> None:
+    """What waited longest is read first after the cut."""
+    intake = intake_of(2)
+    first, second = intake.channels
+    first.receive(FrameKind.BARRIER, 0, barrier(1), 0)
+    for number in (1, 2):
+        first.receive(FrameKind.BATCH, number, [number], 1)
+    rows_of(intake)
+    second.receive(FrameKind.BARRIER, 0, barrier(1), 0)
+    rows_of(intake)
+    second.receive(FrameKind.BATCH, 1, [3], 1)
+
+    intake.release()
+
+    assert rows_of(intake) == [[1], [2], [3]]
+
+
 class Letters(Source[str]):
     """Splits that each spell their own name, letter by letter."""
 
@@ -88,12 +166,12 @@ class Letters(Source[str]):
         return [Split(name) for name in ("abc", "xy")]
 
     def open(self, split: Split, offset: int, config: Config) -> SourceReader[str]:
-        return _LetterReader(split.name, self)
+        return _LetterReader(split.name, offset, self)
 
 
 class _LetterReader(SourceReader[str]):
-    def __init__(self, text: str, source: Letters) -> None:
-        self._text, self._source, self._offset = text, source, 0
+    def __init__(self, text: str, offset: int, source: Letters) -> None:
+        self._text, self._source, self._offset = text, source, offset
 
     def read(self, rows: int) -> list[str] | None:
         row = self._text[self._offset : self._offset + 1]
@@ -108,9 +186,13 @@ class _LetterReader(SourceReader[str]):
         self._source.closed.append(self._text)
 
 
-def source_intake(source: Source[Any], **settings: Any) -> SourceIntake:
+def source_intake(
+    source: Source[Any],
+    offsets: dict[str, int | None] | None = None,
+    **settings: Any,
+) -> SourceIntake:
     config = configured(Config(), settings)
-    return SourceIntake(source, source.splits(1), config)
+    return SourceIntake("read", source, source.splits(1), config, offsets or {})
 
 
 def test_splits_of_an_unbounded_source_take_turns() -> None:
@@ -166,11 +248,89 @@ def test_closing_a_source_intake_closes_its_readers() -> None:
     assert intake.is_over
 
 
+def test_source_cuts_when_the_epoch_is_announced() -> None:
+    """No barrier reaches it; nothing is read until the cut is done."""
+    intake = source_intake(Letters(is_bounded=True))
+    intake.take(0)
+
+    intake.announce(barrier(1))
+
+    assert intake.take(0) is None
+    assert intake.barrier == barrier(1)
+    assert intake.offsets() == (("read", "abc", 1, False),)
+    intake.release()
+    assert intake.take(0) == (["b"], 0)
+    assert intake.barrier is None
+
+
+def test_idle_source_cuts_at_once() -> None:
+    """An epoch does not wait until there is something to read."""
+    intake = source_intake(ScriptedSource([Pause(), "row"]), source_idle_ms=2)
+    assert intake.take(0) is None
+
+    intake.announce(barrier(1))
+
+    assert intake.idle_until_ns is None
+    assert intake.take(0) is None
+    assert intake.barrier == barrier(1)
+
+
+def test_offsets_tell_open_splits_from_those_read_to_their_end() -> None:
+    """A split that has not been begun is not mentioned."""
+    intake = source_intake(Letters(is_bounded=True))
+    assert intake.offsets() == ()
+
+    for _ in range(4):
+        intake.take(0)
+
+    assert intake.offsets() == (
+        ("read", "xy", 1, False),
+        ("read", "abc", 0, True),
+    )
+
+
+def test_reading_goes_on_at_the_offsets() -> None:
+    """What was read before the cut is not read again, and nothing is left out."""
+    intake = source_intake(Letters(is_bounded=True), {"abc": 2})
+
+    assert intake.offsets() == (("read", "abc", 2, False),)
+    assert rows_of(intake) == [["c"], ["x"], ["y"]]
+
+
+def test_split_that_was_read_to_its_end_is_not_opened_again() -> None:
+    """And stays known as done in the next snapshot."""
+    source = Letters(is_bounded=True)
+    intake = source_intake(source, {"abc": None, "xy": 1})
+
+    assert rows_of(intake) == [["y"]]
+
+    assert source.closed == ["xy"]
+    assert {offset[1:] for offset in intake.offsets()} == {
+        ("abc", 0, True),
+        ("xy", 0, True),
+    }
+
+
+def test_closed_source_counts_as_read_to_its_end() -> None:
+    """A task that has enough must not begin again after a recovery."""
+    intake = source_intake(Letters(is_bounded=True))
+    intake.take(0)
+
+    intake.close()
+
+    assert {offset[1:] for offset in intake.offsets()} == {
+        ("abc", 0, True),
+        ("xy", 0, True),
+    }
+
+
 def test_data_frames_become_as_large_as_their_time_allows() -> None:
     """A batch above the bound is followed by a smaller one, of the same split."""
     source = DataFrameSource(pl.DataFrame({"n": range(100_000)}))
     size = BatchSize(16_384, least=1024, most=131_072, bound_ns=50_000_000)
-    intake = SourceIntake(source, source.splits(1), Config(), size)
+    intake = SourceIntake(
+        "read", source, source.splits(1), Config(), {}, frame_size=size
+    )
 
     heights = []
     for _ in range(3):

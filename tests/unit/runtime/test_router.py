@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.making import channel, edge
+from tests.making import channel, edge, taken_batches
 
 from millstream.config import Config, configured, fixed
 from millstream.plan.grouping import (
@@ -31,7 +31,7 @@ class Fan:
     ) -> None:
         policy = fixed(1_000)
         made = [channel(i, target=i, buffer=policy) for i in range(tasks)]
-        self._readers = [InputChannel(c, lambda _: None) for c in made]
+        self._readers = [InputChannel(c) for c in made]
         self._writers = [
             OutputChannel(c, LocalCarrier(reader, 1_000), lambda *_: None)
             for c, reader in zip(made, self._readers, strict=True)
@@ -46,7 +46,7 @@ class Fan:
         for writer in self._writers:
             writer.flush()
         return [
-            [row for _ in range(len(reader)) for row in reader.take()]
+            [row for batch in taken_batches(reader) for row in batch]
             for reader in self._readers
         ]
 

@@ -12,8 +12,9 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from millstream.errors import RemoteProtocolError, TransportError
+from millstream.protocol.barrier import Barrier, Order
 from millstream.protocol.frames import Frame, FrameKind
-from millstream.protocol.ids import ChannelId, Generation
+from millstream.protocol.ids import ChannelId, Epoch, Generation
 from millstream.protocol.messages import Deploy, Heartbeat
 from millstream.runtime.wire import HEADER_BYTES, FrameDecoder, FrameEncoder
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIMIT = 1024 * 1024
+DEPLOY = Deploy(2, ((1, "localhost", 80), (2, "::1", 81)), (1, 2, 1), (3, 7))
+BARRIER = Barrier(Epoch(7), Epoch(5), (Order.SNAPSHOT, Order.PAUSE))
 
 
 def a_frame(kind: FrameKind, body: object = None) -> Frame:
@@ -47,10 +50,11 @@ def forged(kind: int, payload: bytes, length: int | None = None) -> bytes:
     ("kind", "body"),
     [
         (FrameKind.MESSAGE, Heartbeat(4)),
-        (FrameKind.MESSAGE, Deploy(2, ((0, 1, "localhost", 80), (1, 2, "::1", 81)))),
+        (FrameKind.MESSAGE, DEPLOY),
         (FrameKind.BATCH, []),
         (FrameKind.BATCH, [1, "two", (3, None), {"four": 4.0}]),
         (FrameKind.BATCH, [b"x" * 200_000, bytearray(100_000)]),
+        (FrameKind.BARRIER, BARRIER),
         (FrameKind.CREDIT, 2**40),
         (FrameKind.END, None),
         (FrameKind.CLOSE, None),
@@ -65,11 +69,13 @@ def test_a_frame_survives_the_wire(kind: FrameKind, body: object) -> None:
 
 def test_the_cost_of_a_batch_is_the_length_of_its_payload() -> None:
     """Credit counts what the receiver must hold; other kinds are free."""
-    batch, credit = a_frame(FrameKind.BATCH, [b"x" * 500]), a_frame(FrameKind.CREDIT, 9)
+    batch = a_frame(FrameKind.BATCH, [b"x" * 500])
+    others = [a_frame(FrameKind.CREDIT, 9), a_frame(FrameKind.BARRIER, BARRIER)]
 
     assert len(encoded(batch)) == HEADER_BYTES + batch.cost
-    encoded(credit)
-    assert credit.cost == 0
+    for frame in others:
+        encoded(frame)
+        assert frame.cost == 0
 
 
 def test_a_row_that_changes_after_sending_arrives_as_it_was() -> None:
@@ -126,6 +132,9 @@ def test_an_impossible_length_is_refused_with_the_header(length: int) -> None:
         (forged(FrameKind.MESSAGE, b"\x91" * 5000 + b"\x01"), "is not msgpack"),
         (forged(FrameKind.MESSAGE, b"\xdd\x7f\xff\xff\xff"), "is not msgpack"),
         (forged(FrameKind.MESSAGE, msgpack.packb([99])), "tag 99"),
+        (forged(FrameKind.BARRIER, b"\xc1"), "a barrier is not msgpack"),
+        (forged(FrameKind.BARRIER, msgpack.packb([7, 5])), "a barrier has 3 fields"),
+        (forged(FrameKind.BARRIER, msgpack.packb([7, 5, ["x"]])), "an order that"),
         (forged(FrameKind.BATCH, b"garbage"), "cannot be unpickled here"),
         (
             forged(FrameKind.BATCH, pickle.dumps({"a": 1})),
@@ -148,6 +157,7 @@ def test_a_damaged_payload_is_never_decoded(monkeypatch: pytest.MonkeyPatch) -> 
     for frame in (
         a_frame(FrameKind.BATCH, [1]),
         a_frame(FrameKind.MESSAGE, Heartbeat(1)),
+        a_frame(FrameKind.BARRIER, BARRIER),
     ):
         data = bytearray(encoded(frame))
         data[-1] ^= 1

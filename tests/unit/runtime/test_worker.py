@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from tests.snapshots import KEY, MemoryFiles
 
 import millstream as ms
 from millstream.launch.job import deploy
+from millstream.launch.keeping import Keeping
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
+from millstream.protocol.barrier import Barrier
 from millstream.protocol.frames import Frame, FrameKind
-from millstream.protocol.ids import COORDINATOR, ChannelId, Generation, PeerId
+from millstream.protocol.ids import COORDINATOR, ChannelId, Epoch, Generation, PeerId
 from millstream.protocol.messages import (
+    Announced,
     Deploy,
     Emitted,
+    Ended,
     Failed,
     Finished,
     Heartbeat,
@@ -21,27 +28,61 @@ from millstream.protocol.messages import (
     Ready,
     Register,
     Release,
+    Sealed,
     Start,
     Stop,
 )
+from millstream.runtime.background import Inline
 from millstream.runtime.inprocess import Hub
 from millstream.runtime.worker import Worker, WorkerPhase
+from millstream.state.settings import StateSettings
+from millstream.state.store import SnapshotStore
 from millstream.testing import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 FIRST, SECOND = PeerId(1), PeerId(2)
 NO_CHANNEL = ChannelId(0)
 
 
+class Disk(MemoryFiles):
+    """Files on a disk that may be full."""
+
+    is_full = False
+
+    def create(self, name: str, chunks: Iterable[bytes]) -> None:
+        if self.is_full:
+            msg = "no space left on device"
+            raise OSError(msg)
+        super().create(name, chunks)
+
+
 class Stand:
     """A worker whose coordinator is the test."""
 
-    def __init__(self, flow: ms.Flow, workers: int = 1, **settings: Any) -> None:
+    def __init__(
+        self,
+        flow: ms.Flow,
+        workers: int = 1,
+        state: StateSettings | None = None,
+        **settings: Any,
+    ) -> None:
         self.clock = ManualClock()
         self.hub = Hub()
         self.coordinator = self.hub.join(COORDINATOR)
-        deployment = deploy(flow.plan, flow.config(settings), "job", workers)
+        keeping = Keeping("job", "run", settings=state)
+        deployment = deploy(flow.plan, flow.config(settings), workers, keeping)
+        self.files = Disk()
         self.worker = Worker(
-            FIRST, deployment, self.hub.join(FIRST), self.clock, ("", 0), pid=42
+            FIRST,
+            deployment,
+            self.hub.join(FIRST),
+            self.clock,
+            ("", 0),
+            pid=42,
+            background=Inline(),
+            store=SnapshotStore(self.files, KEY, run="run"),
         )
 
     def tell(self, message: Message) -> None:
@@ -63,16 +104,17 @@ class Stand:
     def has_left(self) -> bool:
         return self.worker.is_over
 
-    def deploy(self, *others: PeerId) -> None:
-        members = tuple((i, id_, "", 0) for i, id_ in enumerate((FIRST, *others)))
-        self.tell(Deploy(1, members))
+    def deploy(self, *others: PeerId, generation: int = 1) -> None:
+        ids = (FIRST, *others)
+        members = tuple((id_, "", 0) for id_ in ids)
+        self.tell(Deploy(generation, members, ids, (0, 0)))
 
-    def run(self) -> list[Message]:
+    def run(self, turns: int = 20) -> list[Message]:
         self.step()
         self.deploy()
         self.step()
         self.tell(Start(1))
-        return self.step(20)
+        return self.step(turns)
 
 
 def numbers_flow(rows: Any = (1, 2, 3)) -> ms.Flow:
@@ -273,3 +315,132 @@ def test_closing_a_worker_disconnects_it() -> None:
     stand.worker.close()
 
     assert any(isinstance(e, PeerLost) for e in stand.coordinator.poll(0))
+
+
+# Generations and epochs.
+
+
+def counting_flow(rows: int = 200) -> ms.Flow:
+    flow = ms.Flow("counting")
+    flow.from_iterable(range(rows)).key_by(lambda i: i % 3).sum().for_each(_ignore)
+    return flow
+
+
+def _ignore(_row: object) -> None:
+    """Stand for somebody who wants the rows."""
+
+
+def announced(epoch: int, generation: int = 1) -> Announced:
+    return Announced(generation, Barrier(Epoch(epoch), Epoch(0)).to_wire())
+
+
+def test_worker_tells_what_its_tasks_sealed_and_that_they_ended() -> None:
+    """Every task, once per epoch, and its end after that; state is in the store."""
+    stand = Stand(counting_flow(), state=StateSettings(16), source_batch_rows=8)
+    stand.run(turns=1)
+
+    stand.tell(announced(4))
+    messages = stand.step(40)
+
+    seals = [m for m in messages if isinstance(m, Sealed)]
+    assert {(m.stage, m.task, m.epoch, m.problem) for m in seals} == {
+        (stage, 0, 4, "") for stage in range(3)
+    }
+    files = [m.file for m in seals if m.file is not None]
+    assert {name for name, _, _, _ in files} == set(stand.files.content)
+    ends = [m for m in messages if isinstance(m, Ended)]
+    assert [(m.stage, m.epoch) for m in ends] == [(0, 4), (1, 4), (2, 4)]
+    assert messages.index(ends[0]) > messages.index(seals[0])
+    assert isinstance(messages[-1], Finished)
+
+
+def test_state_that_cannot_be_stored_is_told_as_a_problem() -> None:
+    """The job goes on; the coordinator gives the epoch up."""
+    stand = Stand(counting_flow(), state=StateSettings(16), source_batch_rows=8)
+    stand.run(turns=1)
+    stand.files.is_full = True
+
+    stand.tell(announced(4))
+    messages = stand.step(40)
+
+    problems = [m.problem for m in messages if isinstance(m, Sealed) and m.problem]
+    assert problems == [
+        "task 1.0 could not store its state: OSError: no space left on device"
+    ]
+    assert isinstance(messages[-1], Finished)
+
+
+def test_worker_begins_anew_with_every_generation() -> None:
+    """Tasks are thrown away and made again; the connections stay."""
+    stand = Stand(numbers_flow(range(1, 200)), source_batch_rows=1)
+    stand.run(turns=3)
+    before = stand.worker._made.tasks
+
+    stand.deploy(generation=2)
+    messages = stand.step()
+    stand.tell(announced(1, generation=1))
+    stand.tell(Start(1))
+    idle = stand.step(3)
+    stand.tell(Start(2))
+    results = [m for m in stand.step(400) if isinstance(m, Emitted)]
+
+    assert Ready(1, 2) in messages
+    assert not any(task in before for task in stand.worker._made.tasks)
+    assert idle == [], "what was said in the last generation is not heard"
+    rows = [row for m in results for row in pickle.loads(m.payload)]
+    assert rows == [6 // i for i in range(1, 200)]
+    assert {m.generation for m in results} == {2}
+
+
+def test_worker_hosts_the_tasks_of_every_index_that_is_placed_on_it() -> None:
+    """Those of a lost worker besides its own; between them no frame is sent."""
+    flow = ms.Flow("two")
+    flow.from_parallel(lambda rank, _: range(100 * rank, 100 * rank + 5)).collect()
+    stand = Stand(flow, workers=2)
+    stand.step()
+
+    stand.tell(Deploy(1, ((1, "", 0),), (1, 1), (0, 0)))
+    stand.step()
+    stand.tell(Start(1))
+    messages = stand.step(20)
+
+    emitted = [m for m in messages if isinstance(m, Emitted)]
+    rows = {m.task: pickle.loads(m.payload) for m in emitted}
+    assert rows == {0: [0, 1, 2, 3, 4], 1: [100, 101, 102, 103, 104]}
+    assert isinstance(messages[-1], Finished)
+
+
+def test_worker_without_tasks_gets_ready_and_waits() -> None:
+    """A spare has nothing to finish and nothing to report."""
+    stand = Stand(numbers_flow())
+    stand.hub.join(SECOND)
+    stand.step()
+
+    stand.tell(Deploy(1, ((1, "", 0), (2, "", 0)), (2,), (0, 0)))
+    messages = stand.step(2)
+    stand.tell(Start(1))
+
+    assert Ready(1, 1) in messages
+    assert stand.step(5) == []
+
+
+def test_failed_worker_works_again_in_the_next_generation() -> None:
+    """What one generation broke does not stop the next."""
+    attempts: list[int] = []
+
+    def fail_once(row: int) -> int:
+        attempts.append(row)
+        if len(attempts) == 1:
+            raise ValueError(row)
+        return row
+
+    flow = ms.Flow("shaky")
+    flow.from_iterable([1, 2]).map(fail_once).collect()
+    stand = Stand(flow)
+    assert any(isinstance(m, Failed) for m in stand.run())
+
+    stand.deploy(generation=2)
+    stand.step()
+    stand.tell(Start(2))
+
+    assert isinstance(stand.step(20)[-1], Finished)

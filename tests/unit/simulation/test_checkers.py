@@ -14,8 +14,14 @@ from millstream.simulation.checkers import ChannelChecker, difference
 ONE, TWO = PeerId(1), PeerId(2)
 
 
-def frame(kind: FrameKind, sequence: int = 0, body: Any = None, cost: int = 0) -> Frame:
-    return Frame(kind, Generation(1), ChannelId(4), sequence, body, cost)
+def frame(
+    kind: FrameKind,
+    sequence: int = 0,
+    body: Any = None,
+    cost: int = 0,
+    generation: int = 1,
+) -> Frame:
+    return Frame(kind, Generation(generation), ChannelId(4), sequence, body, cost)
 
 
 class Watched:
@@ -36,9 +42,13 @@ class Watched:
 
 
 def test_channel_in_order_is_fine() -> None:
-    """Batches from 0 on, then the end."""
+    """Batches and barriers from 0 on, then the end."""
     watched = Watched()
-    elements = (frame(FrameKind.BATCH), frame(FrameKind.END, 1))
+    elements = (
+        frame(FrameKind.BATCH),
+        frame(FrameKind.BARRIER, 1),
+        frame(FrameKind.END, 2),
+    )
     watched.send(*elements)
     watched.get(*elements)
 
@@ -50,6 +60,7 @@ def test_channel_in_order_is_fine() -> None:
     [
         (frame(FrameKind.BATCH, 0), "element 0 (BATCH) of channel 4, where element 1"),
         (frame(FrameKind.BATCH, 2), "element 2 (BATCH) of channel 4, where element 1"),
+        (frame(FrameKind.BARRIER), "element 0 (BARRIER) of channel 4, where element 1"),
     ],
 )
 def test_repeated_and_skipped_elements_are_noticed(second: Frame, said: str) -> None:
@@ -60,6 +71,16 @@ def test_repeated_and_skipped_elements_are_noticed(second: Frame, said: str) -> 
 
     assert said in sender.problems[0]
     assert said in reader.problems[0]
+
+
+def test_channel_begins_anew_with_every_generation() -> None:
+    """Sequence, end and credit are those of the generation."""
+    watched = Watched(window_bytes=100)
+    watched.send(frame(FrameKind.BATCH, cost=100), frame(FrameKind.END, 1))
+
+    watched.send(frame(FrameKind.BATCH, cost=100, generation=2))
+
+    assert watched.problems == []
 
 
 def test_element_after_the_end_is_noticed() -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from millstream.config import Config
-from millstream.simulation.options import FaultKind, FaultLevel, draw_options
+from millstream.protocol.ids import COORDINATOR
+from millstream.simulation.options import (
+    STORAGE_KINDS,
+    FaultKind,
+    FaultLevel,
+    draw_options,
+)
 
 SEEDS = range(300)
 
@@ -22,13 +28,27 @@ def test_number_of_workers_can_be_fixed() -> None:
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
-    """A fault that is never drawn is never survived."""
-    drawn = [f for s in SEEDS for f in draw_options(s, Config(), "all").faults]
+    """A fault that is never drawn is never survived; some need snapshots."""
+    plain = [f for s in SEEDS for f in draw_options(s, Config(), "all").faults]
+    keeping = [
+        fault
+        for seed in SEEDS
+        for fault in draw_options(seed, Config(), "all", is_keeping=True).faults
+    ]
 
-    assert {fault.kind for fault in drawn} == set(FaultKind)
-    assert {fault.kind for fault in drawn if fault.is_fatal} == set(FaultKind) - {
-        FaultKind.CLOG
-    }
+    assert {fault.kind for fault in plain} == set(FaultKind) - set(STORAGE_KINDS)
+    assert {fault.kind for fault in keeping} == set(FaultKind)
+    assert {fault.kind for fault in plain + keeping if fault.is_fatal} == set(
+        FaultKind
+    ) - {FaultKind.CLOG, FaultKind.FULL, FaultKind.STUCK}
+
+
+def test_only_the_driver_of_a_job_with_snapshots_crashes() -> None:
+    """Without them there is nothing to go on from."""
+    plain = [f for s in SEEDS for f in draw_options(s, Config(), "all").faults]
+    crashes = [fault for fault in plain if fault.kind is FaultKind.CRASH]
+
+    assert COORDINATOR not in {fault.peer for fault in crashes}
 
 
 @pytest.mark.parametrize("level", ["benign", "none"])

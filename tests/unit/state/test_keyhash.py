@@ -113,7 +113,9 @@ GOLDEN: list[tuple[Any, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("key", "expected"), GOLDEN, ids=repr)
+@pytest.mark.parametrize(
+    ("key", "expected"), GOLDEN, ids=[f"{expected:08x}" for _, expected in GOLDEN]
+)
 def test_hashes_never_change(key: Any, expected: int) -> None:
     """Stored state lies by these; a change needs a new KEY_HASH_VERSION."""
     assert KEY_HASH_VERSION == 1

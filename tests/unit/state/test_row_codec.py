@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
@@ -25,14 +26,26 @@ def test_deleted_is_the_same_object_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [True, b"x", 1.5, 7, "x", None, (1, "x"), frozenset({1}), DELETED, 1j]
+    "value", [True, b"x", 1.5, 7, "x", None, (1, "x"), frozenset({1}), DELETED, ((1,),)]
 )
 def test_immutable_value_is_captured_by_reference(value: object) -> None:
     """Pickling at the cut is time that the task stands still."""
     assert frozen_values(["k", "l"], [value, []])[0] is value
 
 
-@pytest.mark.parametrize("value", [[], {}, {1}, (1, []), ((1, []),), bytearray()])
+@pytest.mark.parametrize("value", [[], [1, "x"], {}, {"x": (1, 2)}, {1}])
+def test_flat_container_is_copied(value: Any) -> None:
+    """A copy takes a tenth of the time, and names of fields are then stored once."""
+    (frozen,) = frozen_values(["k"], [value])
+
+    assert frozen == value
+    assert frozen is not value
+    assert type(frozen) is type(value)
+
+
+@pytest.mark.parametrize(
+    "value", [[[]], {1: []}, {1: (2, [])}, (1, []), ((1, []),), bytearray()]
+)
 def test_value_that_may_change_is_pickled(value: object) -> None:
     """A tuple is as changeable as what is in it."""
     (frozen,) = frozen_values(["k"], [value])

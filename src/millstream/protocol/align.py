@@ -1,0 +1,316 @@
+"""Barrier alignment of one task, loops included (abs-snapshots.md, Algorithms 1 and 2).
+
+This module decides when a task may capture its state and what it must log.  It does
+not know how channels are read, how state is stored, or what time it is.
+
+Theory of operation
+-------------------
+A task reads *forward* channels and, if it heads a loop, *back* channels.  An epoch
+passes through three phases::
+
+    RUNNING  --first barrier-->  ALIGNING  --last forward barrier-->  LOGGING
+       ^                                                                 |
+       +--------------------------last back barrier----------------------+
+
+ALIGNING   a forward channel whose barrier came is blocked; a back channel whose
+           barrier came early is *held*: its batches are kept here, not blocked,
+           because blocking a loop can stall the very source that we wait for.
+LOGGING    the state is captured; a batch from a back channel whose barrier is still
+           due was in flight across the cut, so it is logged as well as delivered.
+
+A task without back channels leaves LOGGING in the step that enters it.  A channel that
+ended counts as marked.  A task whose forward channels have all ended, or that has none
+(a source), learns of an epoch from the coordinator (`EpochAnnounced`); all others keep
+the announcement until its barrier comes, or until there is no channel left to bring it.
+
+The paper's Algorithm 2 waits for ``marked = regular``.  In a parallel loop a sibling's
+barrier can come round on a back channel before the last forward barrier; ``marked`` is
+then a superset and the paper's test never holds.  Here the test is that every forward
+channel is marked.
+
+Invariants (see `Aligner.validate`)
+-----------------------------------
+1. RUNNING means no channel is marked, held or logged.
+2. Batches are held only while ALIGNING, and only those of back channels.
+3. Batches are logged only while LOGGING, and only those of back channels.
+4. Epochs increase.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, assert_never
+
+from millstream.errors import LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from millstream.protocol.barrier import Barrier
+    from millstream.protocol.ids import ChannelId, Epoch
+
+__all__ = [
+    "Aligner",
+    "BarrierArrived",
+    "BatchArrived",
+    "BlockChannel",
+    "ChannelEnded",
+    "Command",
+    "Cut",
+    "DeliverBatch",
+    "EpochAnnounced",
+    "Event",
+    "Phase",
+    "Seal",
+    "UnblockChannel",
+]
+
+
+class Phase(Enum):
+    """Where a task stands in the epoch that passes through it."""
+
+    RUNNING = auto()
+    ALIGNING = auto()
+    LOGGING = auto()
+
+
+# Events: what happened.
+
+
+@dataclass(frozen=True, slots=True)
+class BatchArrived:
+    """A batch was read from a channel; only those of back channels need be told."""
+
+    channel: ChannelId
+    batch: Any
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierArrived:
+    """A barrier was read from a channel."""
+
+    channel: ChannelId
+    barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelEnded:
+    """A channel was read to its end."""
+
+    channel: ChannelId
+
+
+@dataclass(frozen=True, slots=True)
+class EpochAnnounced:
+    """The coordinator opened an epoch."""
+
+    barrier: Barrier
+
+
+Event = BatchArrived | BarrierArrived | ChannelEnded | EpochAnnounced
+
+
+# Commands: what the caller must do, in order.
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverBatch:
+    """Give the batch to the operators."""
+
+    channel: ChannelId
+    batch: Any
+
+
+@dataclass(frozen=True, slots=True)
+class BlockChannel:
+    """Stop reading the channel until it is unblocked."""
+
+    channel: ChannelId
+
+
+@dataclass(frozen=True, slots=True)
+class UnblockChannel:
+    """Read the channel again."""
+
+    channel: ChannelId
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Capture the state and send the barrier on, before any later command."""
+
+    barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Store what was captured with these batches that were in flight in a loop."""
+
+    epoch: Epoch
+    logged: tuple[tuple[ChannelId, Any], ...]
+
+
+Command = DeliverBatch | BlockChannel | UnblockChannel | Cut | Seal
+
+
+class Aligner:
+    """Align the barriers of one task's input channels.
+
+    Parameters
+    ----------
+    forward
+        Channels from tasks that come earlier in the dataflow; none for a source.
+    back
+        Channels that close a loop at this task.
+
+    Examples
+    --------
+    >>> from millstream.protocol.barrier import Barrier
+    >>> aligner = Aligner(forward=[1, 2])
+    >>> aligner.handle(BarrierArrived(1, Barrier(7, 6)))
+    [BlockChannel(channel=1)]
+    >>> [type(c).__name__ for c in aligner.handle(BarrierArrived(2, Barrier(7, 6)))]
+    ['Cut', 'UnblockChannel', 'UnblockChannel', 'Seal']
+    """
+
+    def __init__(
+        self, forward: Iterable[ChannelId], back: Iterable[ChannelId] = ()
+    ) -> None:
+        self.phase = Phase.RUNNING
+        self._forward = list(forward)
+        self._back = set(back)
+        self._barrier: Barrier | None = None
+        self._last_epoch = 0
+        self._marked: set[ChannelId] = set()
+        self._held: list[tuple[ChannelId, Any]] = []
+        self._logged: list[tuple[ChannelId, Any]] = []
+        #: Epochs that were announced and have not begun here.
+        self._announced: list[Barrier] = []
+        assert self._back.isdisjoint(self._forward)
+
+    def handle(self, event: Event) -> list[Command]:
+        """Take one event and return the commands to carry out, in order.
+
+        Raises
+        ------
+        LocalProtocolError
+            If the caller read a blocked or unknown channel.
+        RemoteProtocolError
+            If a peer repeated a barrier or opened a second epoch at once.
+        """
+        match event:
+            case BatchArrived(channel, batch):
+                return self._handle_batch(channel, batch)
+            case BarrierArrived(channel, barrier):
+                return self._handle_barrier(channel, barrier)
+            case ChannelEnded(channel):
+                return self._handle_end(channel)
+            case EpochAnnounced(barrier):
+                return self._handle_announcement(barrier)
+        assert_never(event)
+
+    def validate(self) -> None:
+        """Assert the invariants in the module docstring; called by every test."""
+        if self.phase is Phase.RUNNING:
+            assert not self._marked
+            assert not self._held
+            assert not self._logged
+        assert not self._held or self.phase is Phase.ALIGNING
+        assert not self._logged or self.phase is Phase.LOGGING
+        assert all(channel not in self._forward for channel, _ in self._held)
+        assert all(channel not in self._forward for channel, _ in self._logged)
+
+    def _handle_batch(self, channel: ChannelId, batch: Any) -> list[Command]:
+        self._check_known(channel)
+        is_marked = channel in self._marked
+        if self.phase is Phase.ALIGNING and is_marked:
+            if channel not in self._back:
+                msg = f"read a batch from channel {channel}, which is blocked"
+                raise LocalProtocolError(msg)
+            self._held.append((channel, batch))
+            return []
+        if self.phase is Phase.LOGGING and channel in self._back and not is_marked:
+            self._logged.append((channel, batch))
+        return [DeliverBatch(channel, batch)]
+
+    def _handle_barrier(self, channel: ChannelId, barrier: Barrier) -> list[Command]:
+        self._check_known(channel)
+        self._open(channel, barrier)
+        self._marked.add(channel)
+        blocked: list[Command] = []
+        if self.phase is Phase.ALIGNING and channel not in self._back:
+            blocked.append(BlockChannel(channel))
+        return self._advanced(blocked)
+
+    def _handle_end(self, channel: ChannelId) -> list[Command]:
+        self._check_known(channel)
+        if channel in self._back:
+            self._back.remove(channel)
+        else:
+            self._forward.remove(channel)
+        self._marked.discard(channel)
+        return self._advanced([])
+
+    def _handle_announcement(self, barrier: Barrier) -> list[Command]:
+        if barrier.epoch > self._last_epoch:
+            self._announced.append(barrier)
+        return self._advanced([])
+
+    def _advanced(self, commands: list[Command]) -> list[Command]:
+        """Go through as many phases as can be gone through now."""
+        if self.phase is Phase.RUNNING and not self._forward and self._announced:
+            self._begin(self._announced[0])
+        is_aligned = all(channel in self._marked for channel in self._forward)
+        if self.phase is Phase.ALIGNING and is_aligned:
+            # The last channel to be marked was never blocked for anybody to see.
+            if commands and isinstance(commands[-1], BlockChannel):
+                commands.pop()
+            commands += self._cut()
+        if self.phase is Phase.LOGGING and self._back <= self._marked:
+            commands.append(self._seal())
+            return self._advanced(commands) if self._announced else commands
+        return commands
+
+    def _open(self, channel: ChannelId, barrier: Barrier) -> None:
+        if self.phase is Phase.RUNNING:
+            self._begin(barrier)
+        if self._barrier is None or barrier.epoch != self._barrier.epoch:
+            msg = (
+                f"barrier of epoch {barrier.epoch} arrived on channel {channel} while "
+                f"epoch {self._last_epoch} is still {self.phase.name}"
+            )
+            raise RemoteProtocolError(msg)
+        if channel in self._marked:
+            msg = f"a second barrier of epoch {barrier.epoch} arrived on channel {channel}"
+            raise RemoteProtocolError(msg)
+
+    def _begin(self, barrier: Barrier) -> None:
+        if barrier.epoch <= self._last_epoch:
+            msg = f"barrier of epoch {barrier.epoch} came after {self._last_epoch}"
+            raise RemoteProtocolError(msg)
+        self.phase, self._barrier = Phase.ALIGNING, barrier
+        self._last_epoch = barrier.epoch
+        self._announced = [b for b in self._announced if b.epoch > barrier.epoch]
+
+    def _cut(self) -> list[Command]:
+        assert self._barrier is not None
+        self.phase = Phase.LOGGING
+        commands: list[Command] = [Cut(self._barrier)]
+        commands += [UnblockChannel(c) for c in self._forward]
+        commands += [DeliverBatch(c, b) for c, b in self._held]
+        self._held.clear()
+        return commands
+
+    def _seal(self) -> Seal:
+        assert self._barrier is not None
+        sealed = Seal(self._barrier.epoch, tuple(self._logged))
+        self.phase, self._barrier = Phase.RUNNING, None
+        self._marked.clear()
+        self._logged.clear()
+        return sealed
+
+    def _check_known(self, channel: ChannelId) -> None:
+        if channel not in self._back and channel not in self._forward:
+            msg = f"unknown or ended channel {channel}; this task reads {self._forward}"
+            raise LocalProtocolError(msg)

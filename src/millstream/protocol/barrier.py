@@ -1,0 +1,62 @@
+"""The barrier: the in-band element that divides a stream at a cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from millstream.protocol.ids import Epoch
+
+__all__ = ["Barrier", "Order", "barrier_from_wire"]
+
+_FIELD_COUNT = 3
+
+
+class Order(StrEnum):
+    """What a task does at a cut besides passing the barrier on."""
+
+    SNAPSHOT = "snapshot"
+    """Capture the state."""
+
+    PAUSE = "pause"
+    """Do nothing after the cut until told to resume or deployed anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Everything before it belongs to `epoch`, everything behind it to a later one.
+
+    Attributes
+    ----------
+    since
+        The epoch whose snapshot the deltas of this one build on; 0 for none.
+    """
+
+    epoch: Epoch
+    since: Epoch
+    orders: tuple[Order, ...] = (Order.SNAPSHOT,)
+
+    def to_wire(self) -> tuple[Any, ...]:
+        """Return it as plain values."""
+        return (self.epoch, self.since, tuple(str(order) for order in self.orders))
+
+
+def barrier_from_wire(wire: object) -> Barrier:
+    """Rebuild a barrier; whatever is not one is the peer's fault."""
+    if not isinstance(wire, list | tuple) or len(wire) != _FIELD_COUNT:
+        msg = f"a barrier has {_FIELD_COUNT} fields, got {wire!r}"
+        raise RemoteProtocolError(msg)
+    epoch, since, orders = wire
+    is_sane = isinstance(epoch, int) and isinstance(since, int) and 0 <= since < epoch
+    if not is_sane or not isinstance(orders, list | tuple):
+        msg = f"a barrier has an epoch, an earlier epoch and orders, got {wire!r}"
+        raise RemoteProtocolError(msg)
+    try:
+        return Barrier(epoch, since, tuple(Order(order) for order in orders))
+    except ValueError as error:
+        msg = f"a barrier carries an order that this version does not know: {error}"
+        raise RemoteProtocolError(msg) from None

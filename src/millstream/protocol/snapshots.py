@@ -1,0 +1,419 @@
+"""When epochs open, complete, are given up, and what may happen between them.
+
+This module decides over the snapshots of one job.  It does not know how a barrier
+reaches a task, what a task captured, where anything is stored, or what time it is.
+
+Theory of operation
+-------------------
+::
+
+    RESTING --Started--> WAITING --due--> OPEN --all sealed--> STORING --> COMMITTING
+                            ^              |                      |            |
+                            |              +---- abandoned -------+            |
+                            +------------------- committed --------------------+
+                                                   or PAUSED, if it was asked for
+
+One epoch at a time: the next is announced when the sinks have committed the last, so
+that only the newest manifest can have transactions that are not committed.  An epoch
+that takes too long, that a task could not store, or whose manifest could not be written
+is abandoned.  Its barriers still pass, its number is spent, and what its tasks sealed
+for sinks goes into the next one; state needs no care, because deltas build on the last
+*complete* epoch.
+
+A task is through with an epoch when it sealed it, or when it ended before it.  `Ended`
+names the last epoch that the task cut, because its message may overtake the `Sealed` of
+that epoch.  When every task has ended, a last epoch is stored without any barrier.
+
+A recovery begins with `Interrupted`.  If a manifest is being written just then, it will
+count or not; so the answer, `Settled`, waits for it.  Nothing of an older generation is
+heard after that.
+
+Invariants (see `SnapshotCore.validate`)
+----------------------------------------
+1. Epochs strictly increase; a complete epoch is never taken back.
+2. Only tasks of the present generation are waited for.
+3. A transaction is handed to exactly one epoch that completes.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, assert_never
+
+from millstream.protocol.barrier import Barrier, Order
+from millstream.protocol.ids import Epoch
+from millstream.protocol.snapshot_events import (
+    Abandoned,
+    Announce,
+    Command,
+    Commit,
+    CommitFailed,
+    Committed,
+    Concluded,
+    Event,
+    GiveUp,
+    Inject,
+    Interrupted,
+    Paused,
+    PauseRequested,
+    Resume,
+    Settled,
+    SnapshotRequested,
+    Started,
+    Store,
+    Stored,
+    StoreFailed,
+    TaskEnded,
+    TaskId,
+    TaskSealed,
+    TimePassed,
+)
+
+if TYPE_CHECKING:
+    from millstream.protocol.messages import Ended, Sealed
+
+__all__ = [
+    "Abandoned",
+    "Announce",
+    "Command",
+    "Commit",
+    "CommitFailed",
+    "Committed",
+    "Concluded",
+    "Event",
+    "GiveUp",
+    "Inject",
+    "Interrupted",
+    "PauseRequested",
+    "Paused",
+    "Phase",
+    "Resume",
+    "Settled",
+    "SnapshotCore",
+    "SnapshotRequested",
+    "Started",
+    "Store",
+    "StoreFailed",
+    "Stored",
+    "TaskEnded",
+    "TaskId",
+    "TaskSealed",
+    "TimePassed",
+]
+
+
+_COMMIT_TRIES_MAX = 5
+
+
+class Phase(Enum):
+    """Where the snapshots of a job stand."""
+
+    RESTING = auto()
+    WAITING = auto()
+    OPEN = auto()
+    STORING = auto()
+    COMMITTING = auto()
+    PAUSED = auto()
+    CONCLUDED = auto()
+
+
+class SnapshotCore:
+    """Decide over the epochs of one job.
+
+    Parameters
+    ----------
+    epoch
+        The complete epoch that the job begins at, 0 for none.
+    last_used
+        The highest epoch number that anybody has ever used.
+    is_rebasing
+        Whether the first snapshot must hold everything, not only what changed: the
+        one that the job begins with was taken by other tasks.
+    interval_ns
+        Time between epochs; None for no epochs but the last.
+    """
+
+    def __init__(
+        self,
+        *,
+        epoch: Epoch,
+        last_used: int,
+        interval_ns: int | None,
+        timeout_ns: int,
+        retry_ns: int,
+        is_synchronous: bool = False,
+        is_rebasing: bool = False,
+    ) -> None:
+        self.phase = Phase.RESTING
+        #: The last complete epoch.
+        self.complete_epoch = epoch
+        self._base_epoch = Epoch(0) if is_rebasing else epoch
+        self._last_used = max(epoch, last_used)
+        self._interval_ns = interval_ns
+        self._timeout_ns = timeout_ns
+        self._retry_ns = retry_ns
+        self._is_synchronous = is_synchronous
+        self._generation = 0
+        self._tasks: frozenset[TaskId] = frozenset()
+        self._sealed: list[Sealed] = []
+        self._ended: dict[TaskId, Ended | None] = {}
+        self._now_ns = 0
+        self._opened_ns = 0
+        self._due_ns: int | None = None
+        #: No epoch is tried before, because the last one failed.
+        self._retry_at_ns = 0
+        self._deadline_ns = 0
+        self._barrier: Barrier | None = None
+        self._storing: Store | None = None
+        self._commit_tries = 0
+        #: Whether tasks stand still behind the open or just completed epoch.
+        self._is_pausing = False
+        self._is_snapshot_wanted = False
+        self._is_pause_wanted = False
+        self._is_interrupted = False
+
+    def handle(self, event: Event) -> list[Command]:  # noqa: C901, PLR0911 - one arm per event
+        """Take one event and return the commands to carry out, in order."""
+        match event:
+            case Started():
+                return self._handle_started(event)
+            case TaskSealed(report):
+                return self._handle_sealed(report)
+            case TaskEnded(report):
+                return self._handle_ended(report)
+            case Stored(epoch):
+                return self._handle_stored(epoch)
+            case StoreFailed(epoch, reason):
+                return self._handle_store_failed(epoch, reason)
+            case Committed(epoch):
+                return self._handle_committed(epoch)
+            case CommitFailed(epoch, reason):
+                return self._handle_commit_failed(epoch, reason)
+            case SnapshotRequested():
+                self._is_snapshot_wanted = True
+                return self._advanced()
+            case PauseRequested():
+                self._is_pause_wanted = True
+                return self._advanced()
+            case Interrupted():
+                return self._handle_interrupted()
+            case TimePassed(now_ns):
+                self._now_ns = now_ns
+                return self._handle_time()
+        assert_never(event)
+
+    def validate(self) -> None:
+        """Assert the invariants in the module docstring; called by every test."""
+        assert self.complete_epoch <= self._last_used
+        assert (self._barrier is not None) == (self.phase is Phase.OPEN)
+        if self._storing is not None:
+            assert self.complete_epoch <= self._storing.epoch
+            assert self._storing.epoch <= self._last_used
+        for report in self._sealed:
+            assert report.generation == self._generation
+            assert (report.stage, report.task) in self._tasks
+        assert self._ended.keys() <= self._tasks
+
+    # Events
+
+    def _handle_started(self, event: Started) -> list[Command]:
+        assert self.phase in {Phase.RESTING, Phase.PAUSED}, self.phase
+        self._generation = event.generation
+        self._tasks = event.tasks
+        self._sealed = []
+        self._ended = dict.fromkeys(event.ended)
+        self._now_ns = event.now_ns
+        self._is_interrupted = False
+        self._is_pause_wanted = False
+        self._wait(self._interval_ns)
+        return self._advanced()
+
+    def _handle_sealed(self, report: Sealed) -> list[Command]:
+        if self._is_stale(report.generation):
+            return []
+        assert (report.stage, report.task) in self._tasks
+        self._sealed.append(report)
+        is_present = self._barrier is not None and report.epoch == self._barrier.epoch
+        if is_present and report.problem:
+            return self._abandon(report.problem)
+        return self._advanced()
+
+    def _handle_ended(self, report: Ended) -> list[Command]:
+        if self._is_stale(report.generation):
+            return []
+        self._ended[report.stage, report.task] = report
+        return self._advanced()
+
+    def _handle_stored(self, epoch: int) -> list[Command]:
+        store = self._storing
+        assert store is not None
+        assert store.epoch == epoch
+        self.complete_epoch = self._base_epoch = store.epoch
+        self._sealed = [s for s in self._sealed if s.epoch > epoch]
+        stored = {(report.stage, report.task) for report in store.ended}
+        self._ended |= dict.fromkeys(stored & self._tasks)
+        self.phase = Phase.COMMITTING
+        self._commit_tries = 1
+        return [Announce(store.epoch), Commit(store.epoch)]
+
+    def _handle_store_failed(self, epoch: int, reason: str) -> list[Command]:
+        assert self._storing is not None
+        assert self._storing.epoch == epoch
+        self._storing = None
+        abandoned = self._rested(Epoch(epoch), reason)
+        return abandoned + self._settled() if self._is_interrupted else abandoned
+
+    def _handle_committed(self, epoch: int) -> list[Command]:
+        assert self.phase is Phase.COMMITTING
+        assert epoch == self.complete_epoch
+        store, self._storing = self._storing, None
+        assert store is not None
+        if self._is_interrupted:
+            return self._settled()
+        if self._tasks == store.ended_tasks:
+            self.phase = Phase.CONCLUDED
+            return [Concluded(store.epoch)]
+        if self._is_pausing and self._is_pause_wanted:
+            self.phase = Phase.PAUSED
+            return [Paused(store.epoch)]
+        self._wait(self._interval_ns, self._opened_ns)
+        return self._resumed(store.epoch) + self._advanced()
+
+    def _handle_commit_failed(self, epoch: int, reason: str) -> list[Command]:
+        assert self.phase is Phase.COMMITTING
+        if self._commit_tries >= _COMMIT_TRIES_MAX:
+            tries = self._commit_tries
+            return [
+                GiveUp(f"epoch {epoch} was not committed in {tries} tries: {reason}")
+            ]
+        self._commit_tries += 1
+        self._due_ns = self._now_ns + self._retry_ns
+        return []
+
+    def _handle_interrupted(self) -> list[Command]:
+        self._is_interrupted = True
+        self._is_pausing = False
+        self._sealed, self._ended, self._tasks = [], {}, frozenset()
+        if self.phase in {Phase.STORING, Phase.COMMITTING}:
+            return []
+        abandoned: list[Command] = []
+        if self._barrier is not None:
+            abandoned = [Abandoned(self._barrier.epoch, "the job recovers")]
+            self._barrier = None
+        return abandoned + self._settled()
+
+    def _handle_time(self) -> list[Command]:
+        is_due = self._due_ns is not None and self._now_ns >= self._due_ns
+        if self.phase is Phase.COMMITTING and is_due:
+            self._due_ns = None
+            return [Commit(self.complete_epoch)]
+        if self.phase is Phase.OPEN and self._now_ns > self._deadline_ns:
+            return self._abandon(self._late())
+        return self._advanced()
+
+    # Steps
+
+    def _advanced(self) -> list[Command]:
+        """Open, complete or conclude, if the time has come."""
+        if self.phase is Phase.OPEN and self._is_through():
+            return self._store()
+        if self.phase is not Phase.WAITING or self._now_ns < self._retry_at_ns:
+            return []
+        if self._tasks and self._ended.keys() == self._tasks:
+            self._last_used += 1
+            self._barrier = Barrier(Epoch(self._last_used), self._base_epoch)
+            return self._store()
+        is_due = self._due_ns is not None and self._now_ns >= self._due_ns
+        if is_due or self._is_snapshot_wanted or self._is_pause_wanted:
+            return self._open()
+        return []
+
+    def _open(self) -> list[Command]:
+        self._last_used += 1
+        self._is_snapshot_wanted = False
+        self._is_pausing = self._is_synchronous or self._is_pause_wanted
+        pauses = (Order.PAUSE,) if self._is_pausing else ()
+        orders = (Order.SNAPSHOT, *pauses)
+        self._barrier = Barrier(Epoch(self._last_used), self._base_epoch, orders)
+        self._opened_ns = self._now_ns
+        self._deadline_ns = self._now_ns + self._timeout_ns
+        self._due_ns = None
+        self.phase = Phase.OPEN
+        return [Inject(self._barrier)]
+
+    def _is_through(self) -> bool:
+        """Whether every task has sealed the open epoch or ended before it."""
+        assert self._barrier is not None
+        epoch = self._barrier.epoch
+        sealed = {(s.stage, s.task) for s in self._sealed if s.epoch == epoch}
+        return all(
+            task in sealed or self._has_ended_before(task, epoch)
+            for task in self._tasks
+        )
+
+    def _has_ended_before(self, task: TaskId, epoch: Epoch) -> bool:
+        if task not in self._ended:
+            return False
+        report = self._ended[task]
+        return report is None or report.epoch < epoch
+
+    def _store(self) -> list[Command]:
+        assert self._barrier is not None
+        barrier, self._barrier = self._barrier, None
+        ended = frozenset(
+            task for task in self._tasks if self._has_ended_before(task, barrier.epoch)
+        )
+        reports = [self._ended[task] for task in sorted(ended)]
+        self._storing = Store(
+            barrier.epoch,
+            barrier.since,
+            tuple(s for s in self._sealed if s.epoch <= barrier.epoch),
+            tuple(report for report in reports if report is not None),
+            ended,
+        )
+        self.phase = Phase.STORING
+        self._due_ns = None
+        return [self._storing]
+
+    def _abandon(self, reason: str) -> list[Command]:
+        assert self._barrier is not None
+        barrier, self._barrier = self._barrier, None
+        return self._rested(barrier.epoch, reason)
+
+    def _rested(self, epoch: Epoch, reason: str) -> list[Command]:
+        """Wait a while after an epoch that failed, whoever wants the next one."""
+        interval_ns = self._interval_ns
+        wait_ns = self._retry_ns if interval_ns is None else interval_ns
+        self._retry_at_ns = self._now_ns + min(wait_ns, self._retry_ns)
+        self._wait(wait_ns)
+        return [Abandoned(epoch, reason), *self._resumed(epoch)]
+
+    def _resumed(self, epoch: Epoch) -> list[Command]:
+        was_pausing, self._is_pausing = self._is_pausing, False
+        return [Resume(epoch)] if was_pausing else []
+
+    def _wait(self, interval_ns: int | None, since_ns: int | None = None) -> None:
+        """Wait for the next epoch, for an interval since some time, or since now."""
+        self.phase = Phase.WAITING
+        since_ns = self._now_ns if since_ns is None else since_ns
+        self._due_ns = None if interval_ns is None else since_ns + interval_ns
+
+    def _settled(self) -> list[Command]:
+        self.phase = Phase.RESTING
+        self._due_ns = None
+        return [Settled(self.complete_epoch)]
+
+    def _is_stale(self, generation: int) -> bool:
+        return self._is_interrupted or generation != self._generation
+
+    def _late(self) -> str:
+        assert self._barrier is not None
+        epoch = self._barrier.epoch
+        sealed = {(s.stage, s.task) for s in self._sealed if s.epoch == epoch}
+        missing = [
+            f"{stage}.{index}"
+            for stage, index in sorted(self._tasks - sealed)
+            if not self._has_ended_before((stage, index), epoch)
+        ]
+        seconds = self._timeout_ns / 1e9
+        return f"tasks {', '.join(missing)} did not seal it within {seconds:g} s"

@@ -1,0 +1,480 @@
+"""The driver's hands in matters of snapshots: manifests, commits, savepoints, garbage.
+
+`protocol.snapshots` decides; this module carries out what needs files or sinks, in the
+background, and says which messages workers must get.  It knows nothing of workers'
+lives.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from millstream.errors import SnapshotError
+from millstream.plan.nodes import Read
+from millstream.protocol import snapshots as core
+from millstream.protocol.ids import Epoch
+from millstream.runtime.compacting import Compactions
+from millstream.runtime.restoring import is_same_plan
+from millstream.runtime.results import Results, packed_parts
+from millstream.runtime.taken import REMEMBERED_MAX, snapshot_of
+from millstream.state.keyhash import KEY_HASH_VERSION
+from millstream.state.layout import file_name
+from millstream.state.manifest import FORMAT, FileRef, Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.ports import Background, Done
+    from millstream.protocol.messages import Compacted, Ended, Sealed, SnapshotId
+    from millstream.runtime.deployment import Deployment
+    from millstream.runtime.results import ResultPart
+    from millstream.runtime.taken import Snapshot
+    from millstream.state.manifest import Transaction
+    from millstream.state.store import SnapshotStore
+
+__all__ = ["Backing", "MergeFiles", "Output", "Savepoint", "SnapshotKeeper"]
+
+
+class _Piece(Enum):
+    """What is done in the background."""
+
+    OWN_FILES = auto()
+    MANIFEST = auto()
+    COMMIT = auto()
+    SAVEPOINT = auto()
+    GARBAGE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class MergeFiles:
+    """Let the tasks of these stages merge the files that the snapshot lists."""
+
+    snapshot: SnapshotId
+    stages: tuple[int, ...]
+
+
+class Output(Protocol):
+    """All sinks of a job, as the driver reaches them."""
+
+    def commit(
+        self, epoch: int, transactions: tuple[Transaction, ...], *, is_last: bool
+    ) -> None:
+        """Make what was sealed up to an epoch visible; safe to repeat."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """What stands behind a job in the driver.
+
+    Attributes
+    ----------
+    store, claim
+        Where snapshots are, and our right to write them; no claim, no writing.
+    manifest
+        The snapshot that the job begins with, if any.
+    results
+        Rows that came to the driver before that.
+    """
+
+    output: Output
+    store: SnapshotStore | None = None
+    claim: int = 0
+    manifest: Manifest | None = None
+    results: Results = field(default_factory=Results)
+
+    @property
+    def is_keeping(self) -> bool:
+        """Whether the job takes snapshots."""
+        return self.claim > 0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is known of the last complete epoch, to build the next manifest on."""
+
+    deployment: Deployment
+    claim: int
+    manifest: Manifest | None = None
+    splits: FileRef | None = None
+    compactions: Compactions = field(default_factory=Compactions)
+
+    @property
+    def snapshot(self) -> SnapshotId:
+        """The last complete epoch, as messages name it."""
+        before = self.manifest
+        return (0, 0) if before is None else (before.claim, before.epoch)
+
+    def next_manifest(
+        self,
+        store: core.Store,
+        generation: int,
+        rows: FileRef | None,
+        duration_ms: int,
+    ) -> Manifest:
+        """Return the manifest of the epoch whose tasks have all sealed."""
+        before, deployment = self.manifest, self.deployment
+        sealed = [report for report in store.sealed if report.epoch == store.epoch]
+        return Manifest(
+            format=FORMAT,
+            job=deployment.job,
+            plan_hash=deployment.plan_hash,
+            epoch=store.epoch,
+            parent_epoch=0 if before is None else before.epoch,
+            generation=generation,
+            claim=self.claim,
+            run=deployment.run,
+            shard_count=deployment.config.shard_count,
+            key_hash_version=KEY_HASH_VERSION,
+            task_count=deployment.worker_count,
+            files=self._files(store, sealed),
+            offsets=self._offsets(store, sealed),
+            splits=self.splits,
+            results=self._results(rows),
+            transactions=_transactions(store),
+            ended=tuple(sorted(store.ended_tasks)),
+            operators=self._operators(sealed),
+            duration_ms=duration_ms,
+            created=f"run {deployment.run}",
+        )
+
+    def _files(self, store: core.Store, sealed: list[Sealed]) -> tuple[FileRef, ...]:
+        """Add the new deltas; what a task that ended had left is needed no more.
+
+        Bases need nothing before them: the first epoch has only those, and so has the
+        first one of a job that goes on with other tasks.
+        """
+        before: tuple[FileRef, ...] = ()
+        if self.manifest is not None and store.since > 0:
+            before = self.compactions.applied(self.manifest.files)
+        kept = [r for r in before if (r.stage, r.task) not in store.ended_tasks]
+        kept += [
+            _reference(report.file, report, since=store.since)
+            for report in sealed
+            if report.file is not None
+        ]
+        return tuple(kept)
+
+    def _offsets(
+        self, store: core.Store, sealed: list[Sealed]
+    ) -> dict[str, dict[str, tuple[int, bool]]]:
+        before = {} if self.manifest is None else self.manifest.offsets
+        offsets = {operator: dict(splits) for operator, splits in before.items()}
+        reports: list[Sealed | Ended] = [*sealed, *store.ended]
+        for report in reports:
+            for operator, split, offset, is_done in report.offsets:
+                offsets.setdefault(operator, {})[split] = (offset, is_done)
+        return offsets
+
+    def _results(self, rows: FileRef | None) -> tuple[FileRef, ...]:
+        before = () if self.manifest is None else self.manifest.results
+        return before if rows is None else (*before, rows)
+
+    def _operators(self, sealed: list[Sealed]) -> tuple[str, ...]:
+        before = () if self.manifest is None else self.manifest.operators
+        now = {n for s in sealed if s.file is not None for n in s.file[3]}
+        return tuple(sorted(now.union(before)))
+
+
+def _reference(file: Any, report: Sealed, *, since: int) -> FileRef:
+    name, length, digest, operators = file
+    return FileRef(
+        name, length, digest, tuple(operators), since == 0, report.epoch, since,
+        report.stage, report.task,
+    )  # fmt: skip
+
+
+def _transactions(store: core.Store) -> tuple[Transaction, ...]:
+    reports: list[Sealed | Ended] = [*store.sealed, *store.ended]
+    return tuple(
+        (operator, report.task, payload)
+        for report in reports
+        for operator, payload in report.transactions
+    )
+
+
+class SnapshotKeeper:
+    """Carries out what the snapshot core decides.
+
+    Parameters
+    ----------
+    tell
+        Called with every command that is not the keeper's own business.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        backing: Backing,
+        background: Background,
+        tell: Callable[[core.Command | MergeFiles], None],
+    ) -> None:
+        manifest = backing.manifest
+        splits = None if manifest is None else manifest.splits
+        self.ledger = Ledger(deployment, backing.claim, manifest, splits)
+        #: The last complete snapshots of this run, oldest first.
+        self.taken: deque[Snapshot] = deque(maxlen=REMEMBERED_MAX)
+        self._store = backing.store if backing.is_keeping else None
+        self._background = background
+        self._output = backing.output
+        self._results = backing.results
+        self._tell = tell
+        self._generation = 0
+        self._opened_epoch = self._opened_ns = self._now_ns = 0
+        self._savepoints: list[Savepoint] = []
+        self._storing: core.Store | None = None
+        self._writing: Manifest | None = None
+        self._task_count = 0
+        self._pending = 0
+        self._is_halted = False
+        config, epoch = deployment.config, 0 if manifest is None else manifest.epoch
+        interval_ns = config.snapshot_every_ms * 1_000_000
+        self._core = core.SnapshotCore(
+            epoch=Epoch(epoch),
+            last_used=epoch,
+            interval_ns=interval_ns if backing.is_keeping else None,
+            timeout_ns=config.snapshot_timeout_ms * 1_000_000,
+            retry_ns=config.snapshot_retry_ms * 1_000_000,
+            is_synchronous=config.snapshot_mode == "synchronous",
+            is_rebasing=manifest is not None and not is_same_plan(manifest, deployment),
+        )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a generation whose tasks run."""
+        return self._core.phase not in {core.Phase.RESTING, core.Phase.CONCLUDED}
+
+    @property
+    def complete_epoch(self) -> int:
+        """The last complete epoch."""
+        return self._core.complete_epoch
+
+    @property
+    def is_concluding(self) -> bool:
+        """Whether the output of the whole job is being made visible."""
+        is_last = self._storing is not None and self._is_last(self._storing)
+        return is_last and self._core.phase in {
+            core.Phase.STORING,
+            core.Phase.COMMITTING,
+            core.Phase.CONCLUDED,
+        }
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is being done in the background."""
+        return self._pending > 0
+
+    def halt(self) -> None:
+        """Begin nothing more: the job has failed or was cancelled."""
+        self._is_halted = True
+
+    def handle(self, event: core.Event) -> None:
+        """Take an event and carry out what follows from it."""
+        if self._is_halted:
+            return
+        match event:
+            case core.TimePassed(now_ns):
+                self._now_ns = now_ns
+            case core.Started(generation, tasks):
+                self._generation = generation
+                self._task_count = len(tasks)
+            case core.Interrupted():
+                self.ledger.compactions.clear()
+        for command in self._core.handle(event):
+            self._carry_out(command)
+
+    def poll(self) -> None:
+        """Take up what has ended in the background."""
+        for done in self._background.poll():
+            self._pending -= 1
+            self._handle_done(done)
+
+    def savepoint(self, savepoint: Savepoint) -> None:
+        """Copy the next complete epoch to another directory."""
+        self._savepoints.append(replace(savepoint, after=self.complete_epoch))
+        self.handle(core.SnapshotRequested())
+
+    def compacted(self, report: Compacted) -> None:
+        """Take up that a task has merged its files."""
+        if report.generation == self._generation:
+            self.ledger.compactions.add(report)
+
+    def close(self) -> None:
+        """Carry out nothing more."""
+        self._background.close()
+
+    def _carry_out(self, command: core.Command) -> None:
+        match command:
+            case core.Store():
+                self._store_epoch(command)
+            case core.Commit(epoch):
+                self._commit(epoch)
+            case core.Inject(barrier):
+                self._opened_epoch, self._opened_ns = barrier.epoch, self._now_ns
+                self._tell(command)
+            case _:
+                self._tell(command)
+
+    # Storing
+
+    def _store_epoch(self, command: core.Store) -> None:
+        self._storing = command
+        if self._store is None:
+            self.handle(core.Stored(command.epoch))
+            return
+        since = 0 if self.ledger.manifest is None else self.ledger.manifest.epoch
+        parts = self._results.between(since, command.epoch)
+        work = partial(self._write_own_files, command.epoch, self._generation, parts)
+        self._submit(_Piece.OWN_FILES, command.epoch, work)
+
+    def _write_own_files(
+        self, epoch: int, generation: int, parts: list[ResultPart]
+    ) -> tuple[FileRef, FileRef | None]:
+        """Write how the sources were cut, once, and the rows that came to the driver."""
+        splits = self.ledger.splits or self._write_splits(epoch, generation)
+        if not parts:
+            return splits, None
+        name = self._name(epoch, f"results-{generation}.state")
+        return splits, self._write_file(name, packed_parts(parts), epoch)
+
+    def _write_splits(self, epoch: int, generation: int) -> FileRef:
+        deployment = self.ledger.deployment
+        names = {
+            stage.nodes[0].id: stage.nodes[0].name
+            for stage in deployment.stages.stages
+            if isinstance(stage.nodes[0].spec, Read)
+        }
+        splits = {names[id]: parts for id, parts in deployment.splits.items()}  # noqa: A001
+        # Every try has a name of its own: one that failed has spent its name.
+        name = self._name(0, f"splits-{generation}-{epoch}.state")
+        return self._write_file(name, pickle.dumps(splits, protocol=5), 0)
+
+    def _write_file(self, name: str, data: bytes, epoch: int) -> FileRef:
+        assert self._store is not None
+        length, digest = self._store.write_file(name, [data])
+        return FileRef(name, length, digest, (), True, epoch, 0, 0, 0)  # noqa: FBT003
+
+    def _name(self, epoch: int, rest: str) -> str:
+        return file_name(epoch, self.ledger.deployment.run, rest)
+
+    def _store_manifest(self, splits: FileRef, rows: FileRef | None) -> None:
+        assert self._store is not None
+        assert self._storing is not None
+        self.ledger.splits = splits
+        duration_ms = self._duration_ns(self._storing) // 1_000_000
+        manifest = self.ledger.next_manifest(
+            self._storing, self._generation, rows, duration_ms
+        )
+        self._writing = manifest
+        work = partial(self._store.write_manifest, manifest)
+        self._submit(_Piece.MANIFEST, manifest.epoch, work)
+
+    def _duration_ns(self, store: core.Store) -> int:
+        is_opened = store.epoch == self._opened_epoch
+        return self._now_ns - self._opened_ns if is_opened else 0
+
+    # Committing
+
+    def _commit(self, epoch: Epoch) -> None:
+        assert self._storing is not None
+        assert self._storing.epoch == epoch
+        work = partial(
+            self._output.commit,
+            epoch,
+            _transactions(self._storing),
+            is_last=self._is_last(self._storing),
+        )
+        self._submit(_Piece.COMMIT, epoch, work)
+
+    def _is_last(self, store: core.Store) -> bool:
+        return len(store.ended_tasks) == self._task_count
+
+    def _submit(self, piece: _Piece, detail: Any, work: Callable[[], object]) -> None:
+        self._pending += 1
+        self._background.submit((piece, detail), work)
+
+    def _handle_done(self, done: Done) -> None:
+        piece, detail = done.tag
+        if piece is _Piece.SAVEPOINT:
+            detail.finish(done.error)
+        elif done.error is not None:
+            self._handle_error(piece, detail, done.error)
+        elif self._is_halted:
+            return
+        elif piece is _Piece.OWN_FILES:
+            self._store_manifest(*done.result)
+        elif piece is _Piece.MANIFEST:
+            self._handle_manifest(detail)
+        elif piece is _Piece.COMMIT:
+            self._handle_committed(detail)
+
+    def _handle_manifest(self, epoch: int) -> None:
+        assert self._storing is not None
+        self.ledger.manifest = self._writing
+        self.ledger.compactions.settle()
+        self.taken.append(snapshot_of(self._storing, self._duration_ns(self._storing)))
+        self.handle(core.Stored(epoch))
+
+    def _handle_error(self, piece: _Piece, epoch: int, error: BaseException) -> None:
+        """Give the epoch up where that mends it, and the job where nothing does."""
+        if piece is _Piece.COMMIT:
+            reason = f"the output could not be committed: {_sentence(error)}"
+            self.handle(core.CommitFailed(epoch, reason))
+        elif isinstance(error, SnapshotError) or piece is _Piece.GARBAGE:
+            if isinstance(error, SnapshotError):
+                self._tell(core.GiveUp(_sentence(error)))
+        else:
+            reason = f"its manifest could not be written: {_sentence(error)}"
+            self.handle(core.StoreFailed(epoch, reason))
+
+    def _handle_committed(self, epoch: int) -> None:
+        self.handle(core.Committed(epoch))
+        manifest = self.ledger.manifest
+        if self._store is None or manifest is None or self._is_halted:
+            return
+        self._copy_savepoints(epoch)
+        stages = self.ledger.compactions.begin(manifest.files, epoch)
+        if stages:
+            self._tell(MergeFiles(self.ledger.snapshot, stages))
+        retain = self.ledger.deployment.config.snapshots_retained
+        oldest = Epoch(self.ledger.compactions.oldest_epoch(epoch))
+        work = partial(self._store.collect_garbage, retain, oldest_open=oldest)
+        self._submit(_Piece.GARBAGE, epoch, work)
+
+    def _copy_savepoints(self, epoch: int) -> None:
+        due = [s for s in self._savepoints if s.after < epoch]
+        self._savepoints = [s for s in self._savepoints if s not in due]
+        manifest = self.ledger.manifest
+        assert manifest is not None
+        assert self._store is not None
+        for savepoint in due:
+            work = partial(savepoint.copy, self._store, manifest)
+            self._submit(_Piece.SAVEPOINT, savepoint, work)
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A wish for a copy of the next epoch.
+
+    Attributes
+    ----------
+    copy
+        Copies a stored epoch to where it is wanted.
+    finish
+        Called with the error, or None, when the copy is there or never will be.
+    """
+
+    copy: Callable[[SnapshotStore, Manifest], object]
+    finish: Callable[[BaseException | None], None]
+    after: int = 0
+
+
+def _sentence(error: BaseException | None) -> str:
+    if isinstance(error, SnapshotError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"

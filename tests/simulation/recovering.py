@@ -1,0 +1,54 @@
+"""Many seeds of the flows with snapshots, in as many processes as there are processors.
+
+A process that is started makes the flow again by its name: functions do not travel.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+from tests.simulation import recovery_flows
+
+from millstream.testing import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tests.simulation.flows import Case
+
+CHUNK_SEEDS = 25
+
+Pool = ProcessPoolExecutor
+
+
+def failures_of(name: str, seeds: Sequence[int]) -> list[str]:
+    """Return what went wrong in these seeds of a flow, one text for each."""
+    case = getattr(recovery_flows, name)()
+    report = simulate(
+        case.flow, seeds=seeds, snapshots=True, check=case.check, on_failure="report"
+    )
+    return [
+        f"{name}, seed {failure.seed}: {'; '.join(failure.problems)}"
+        for failure in report.failures
+    ]
+
+
+@contextmanager
+def pool() -> Iterator[Pool]:
+    """Start the processes; Polars has threads, so none of them is a fork."""
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as executor:
+        yield executor
+
+
+def swarm(executor: Pool, make: Callable[[], Case], seeds: range) -> list[str]:
+    """Run the seeds of a flow on all processors and return what went wrong."""
+    chunks = [
+        seeds[start : start + CHUNK_SEEDS]
+        for start in range(0, len(seeds), CHUNK_SEEDS)
+    ]
+    parts = executor.map(failures_of, [make.__name__] * len(chunks), chunks)
+    return [failure for part in parts for failure in part]

@@ -1,0 +1,144 @@
+"""What happens to a job with snapshots when one thing goes wrong at one moment.
+
+Method: run a small flow until some epochs are complete, let the fault happen, run on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.simulation.recovery_flows import counted, in_order, scanned
+
+from millstream.errors import SnapshotError
+from millstream.launch.job import deploy
+from millstream.launch.keeping import Keeping
+from millstream.protocol.ids import COORDINATOR, PeerId
+from millstream.simulation.checkers import sink_rows
+from millstream.simulation.cluster import Cluster
+from millstream.simulation.options import Fault, FaultKind, SwarmOptions
+
+if TYPE_CHECKING:
+    from tests.simulation.flows import Case
+
+MS = 1_000_000
+
+
+def cluster_of(case: Case, **settings: Any) -> Cluster:
+    """Return a cluster whose input comes over some ten epochs."""
+    usual = {"snapshot_every_ms": 2, "lease_ms": 1_000, "source_idle_ms": 2}
+    config = case.flow.config(usual | settings)
+    options = SwarmOptions(
+        3,
+        config,
+        delay_ns_min=MS // 10,
+        delay_ns_max=MS // 2,
+        turn_ns_max=MS // 20,
+        is_exit_reported=True,
+        is_keeping=True,
+        rows_per_epoch=4,
+        piece_ns_max=MS // 2,
+    )
+    keeping = Keeping("scenario", "")
+    return Cluster(deploy(case.flow.plan, config, 3, keeping), options, seed=1)
+
+
+def reach_epoch(cluster: Cluster, epoch: int) -> None:
+    cluster.run_until(lambda: cluster.coordinator.keeper.complete_epoch >= epoch)
+
+
+def strike(cluster: Cluster, kind: FaultKind, peer: int, duration_ns: int = 0) -> None:
+    cluster.inject(Fault(0, kind, PeerId(peer), None, duration_ns, is_fatal=True))
+
+
+def check_ending(cluster: Cluster, case: Case) -> None:
+    """Run to the end: nothing may be wrong, and the rows must be right."""
+    cluster.run()
+    assert cluster.problems == []
+    assert cluster.error() is None
+    assert case.check is not None
+    case.check(sink_rows(cluster))
+
+
+def reasons(cluster: Cluster) -> set[str]:
+    """Return why epochs were given up."""
+    return {reason for _, reason in cluster.coordinator.abandoned}
+
+
+def test_lost_worker_is_replaced_and_the_job_goes_back_to_its_last_epoch() -> None:
+    """The others stay, the lost one's tasks move, and its replacement gets a share."""
+    case = counted()
+    cluster = cluster_of(case)
+    reach_epoch(cluster, 3)
+    strike(cluster, FaultKind.CRASH, 2)
+
+    check_ending(cluster, case)
+    (recovery,) = cluster.coordinator.recoveries
+    assert recovery.epoch >= 3
+
+
+def test_pause_for_a_replacement_gets_through_full_channels() -> None:
+    """Regression: the barrier behind rows without credit never left a paused task."""
+    case = counted()
+    cluster = cluster_of(case, local_channel_batches=1, combine_keys_max=1)
+    reach_epoch(cluster, 1)
+    strike(cluster, FaultKind.CRASH, 2)
+
+    check_ending(cluster, case)
+    assert reasons(cluster) <= {"the job recovers"}
+
+
+def test_full_disk_costs_epochs_and_not_the_job() -> None:
+    """Regression: the first failed write spent a name that was tried for ever."""
+    case = counted()
+    cluster = cluster_of(case)
+    strike(cluster, FaultKind.FULL, 1, duration_ns=200 * MS)
+
+    check_ending(cluster, case)
+    assert any("no space left" in reason for reason in reasons(cluster))
+
+
+def test_driver_that_crashed_is_started_again_where_it_was() -> None:
+    """Its successor has the rows that were collected, and does not begin anew."""
+    case = in_order()
+    cluster = cluster_of(case)
+    reach_epoch(cluster, 3)
+    strike(cluster, FaultKind.CRASH, COORDINATOR)
+
+    check_ending(cluster, case)
+    first, second = cluster.sites
+    assert first.coordinator.outcome is None
+    assert second.coordinator.keeper.complete_epoch > 3
+
+
+def test_second_driver_stops_the_first() -> None:
+    """The first one finds a higher claim and gives up without a commit."""
+    case = in_order()
+    cluster = cluster_of(case)
+    reach_epoch(cluster, 3)
+    cluster.disk.interruption = cluster._start_again
+
+    check_ending(cluster, case)
+    first, _ = cluster.sites
+    assert "another driver has taken over" in str(first.coordinator.error())
+
+
+def newest_state_file(cluster: Cluster) -> str:
+    manifest = cluster.coordinator.keeper.ledger.manifest
+    assert manifest is not None
+    return manifest.files[-1].name
+
+
+@pytest.mark.parametrize("peer", [COORDINATOR, PeerId(1)])
+def test_damaged_state_is_never_restored(peer: PeerId) -> None:
+    """What sinks have shown cannot be taken back, so the job ends loudly."""
+    cluster = cluster_of(scanned())
+    reach_epoch(cluster, 4)
+    name = newest_state_file(cluster)
+    cluster.disk.files[name] = b"something else"
+    cluster.disk.damaged.add(name)
+    strike(cluster, FaultKind.CRASH, peer)
+    cluster.run()
+
+    assert isinstance(cluster.error(), SnapshotError)
+    assert name in str(cluster.error())

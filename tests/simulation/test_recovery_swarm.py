@@ -1,0 +1,201 @@
+"""Jobs with snapshots in many seeds: whatever goes wrong, the rows are right.
+
+Workers and drivers crash, freeze and are cut off; drivers are started twice; the disk
+is full, stuck or damaged; writers finish after their process has died.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.simulation.recovering import Pool, failures_of, pool, swarm
+from tests.simulation.recovery_flows import CASES, counted, scanned, stateful
+
+from millstream.protocol.job import JobCore
+from millstream.protocol.job import Phase as JobPhase
+from millstream.protocol.snapshots import Phase, SnapshotCore
+from millstream.runtime.compacting import Compactions
+from millstream.runtime.snapshots import SnapshotKeeper
+from millstream.runtime.task import Task, TaskPhase
+from millstream.runtime.worker import Worker, WorkerPhase
+from millstream.simulation.cluster import Cluster
+from millstream.simulation.connectors import RecordingSink
+from millstream.simulation.options import FaultKind
+from millstream.state.store import SnapshotStore
+from millstream.testing import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.simulation.flows import Case
+
+SEEDS_PER_FLOW = 250
+FEW_SEEDS = 8
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Pool]:
+    with pool() as executor:
+        yield executor
+
+
+@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+def test_job_survives_a_few_seeds(make: Callable[[], Case]) -> None:
+    """Exactly the right rows, in order by key; every epoch a consistent cut."""
+    assert failures_of(make.__name__, range(FEW_SEEDS)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+def test_job_survives_many_seeds(make: Callable[[], Case], processes: Pool) -> None:
+    """All flows together run through two thousand seeds."""
+    assert SEEDS_PER_FLOW * len(CASES) >= 2_000
+    first = FEW_SEEDS + 10_000 * CASES.index(make)
+
+    assert swarm(processes, make, range(first, first + SEEDS_PER_FLOW)) == []
+
+
+def test_same_seed_has_the_same_trace_with_snapshots() -> None:
+    """Files, drivers and late writers depend on nothing but the seed."""
+
+    def traces() -> list[str]:
+        report = simulate(counted().flow, seeds=range(20, 26), snapshots=True)
+        return [outcome.trace_hash for outcome in report.outcomes]
+
+    assert traces() == traces()
+
+
+RARE_BRANCHES: dict[str, tuple[type[Any], str, Callable[..., bool]]] = {
+    "an epoch is given up": (SnapshotCore, "_abandon", lambda *_: True),
+    "an epoch with a pause is given up": (
+        SnapshotCore,
+        "_abandon",
+        lambda core, _: core._is_pausing,
+    ),
+    "a task cannot store": (
+        SnapshotCore,
+        "_handle_sealed",
+        lambda _, report: bool(report.problem),
+    ),
+    "a manifest cannot be written": (
+        SnapshotCore,
+        "_handle_store_failed",
+        lambda *_: True,
+    ),
+    "a recovery waits for a manifest": (
+        SnapshotCore,
+        "_handle_interrupted",
+        lambda core: core.phase is Phase.STORING,
+    ),
+    "a recovery waits for a commit": (
+        SnapshotCore,
+        "_handle_interrupted",
+        lambda core: core.phase is Phase.COMMITTING,
+    ),
+    "a recovery is interrupted": (
+        JobCore,
+        "_interrupt",
+        lambda core, _: core.phase is JobPhase.CONNECTING and core._is_recovering,
+    ),
+    "a worker is lost while a manifest is awaited": (
+        JobCore,
+        "_replace",
+        lambda core, *_: core.phase is JobPhase.SETTLING,
+    ),
+    "a spare gets work": (JobCore, "_handle_pause", lambda *_: True),
+    "a task ends before a cut": (
+        SnapshotCore,
+        "_handle_stored",
+        lambda core, _: 0 < len(core._storing.ended_tasks) < len(core._tasks),
+    ),
+    "a task begins as one that has ended": (Task, "end_at_once", lambda *_: True),
+    "a paused task waits for credit": (
+        Task,
+        "_is_blocked",
+        lambda task: task._is_paused and any(c.is_blocked for c in task._outputs),
+    ),
+    "a finished worker goes back to work": (
+        Worker,
+        "_deploy",
+        lambda worker, _: worker.phase is WorkerPhase.FINISHED,
+    ),
+    "a barrier comes to a task that says its last words": (
+        Task,
+        "announce",
+        lambda task, _: task.phase is TaskPhase.FINISHING,
+    ),
+    "a base takes the place of deltas": (
+        Compactions,
+        "settle",
+        lambda compactions: bool(compactions._finished()),
+    ),
+    "a driver is started again": (
+        Cluster,
+        "_start_again",
+        lambda cluster: not cluster.site.has_driver,
+    ),
+    "a second driver is started": (
+        Cluster,
+        "_start_again",
+        lambda cluster: cluster.site.has_driver,
+    ),
+    "a driver finds that it was superseded": (
+        SnapshotStore,
+        "_refuse_superseded",
+        lambda store: not store.is_current(store._claim),
+    ),
+    "an older epoch is used": (
+        SnapshotStore,
+        "adopt",
+        lambda store, manifest: manifest is not None and bool(store.passed_over),
+    ),
+    "a commit is repeated": (
+        RecordingSink,
+        "commit",
+        lambda sink, _, __, tokens: any(tuple(t) in sink._committed for t in tokens),
+    ),
+    "the last epoch is being committed when a worker leaves": (
+        SnapshotKeeper,
+        "_commit",
+        lambda keeper, _: keeper.is_concluding,
+    ),
+}
+
+
+@pytest.mark.slow
+def test_swarm_comes_to_every_rare_branch_of_recovery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What no seed ever does, no seed proves."""
+    visits: Counter[str] = Counter()
+
+    def watch(branch: str, owner: type[Any], name: str, is_rare: Any) -> None:
+        original = getattr(owner, name)
+
+        def visited(*arguments: Any) -> Any:
+            visits[branch] += bool(is_rare(*arguments))
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, visited)
+
+    for branch, (owner, name, is_rare) in RARE_BRANCHES.items():
+        watch(branch, owner, name, is_rare)
+    for make in (counted, stateful, scanned):
+        assert failures_of(make.__name__, range(5_000, 5_100)) == []
+
+    assert [branch for branch in RARE_BRANCHES if not visits[branch]] == []
+
+
+@pytest.mark.slow
+def test_swarm_meets_every_fault_and_survives_most() -> None:
+    """A fault that never hits tests nothing; only two endings are not a success."""
+    report = simulate(counted().flow, seeds=range(6_000, 6_200), snapshots=True)
+
+    assert set(report.fault_counts) == {kind.value for kind in FaultKind}
+    assert set(report.outcome_counts) == {
+        "succeeded",
+        "JobCancelledError",
+        "SnapshotError",
+    }
