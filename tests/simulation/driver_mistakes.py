@@ -15,7 +15,7 @@ import millstream.runtime.worker
 import millstream.simulation.cluster
 import millstream.state.store
 from millstream.protocol.job import JobCore
-from millstream.protocol.snapshots import Announce, Phase, SnapshotCore
+from millstream.protocol.snapshots import Phase, SnapshotCore
 from millstream.runtime.results import Results
 from millstream.runtime.sealing import Sealer
 from millstream.runtime.snapshots import Ledger, SnapshotKeeper, _Piece
@@ -93,20 +93,6 @@ def transactions_are_committed_twice(patch: Patch) -> None:
         return commands
 
     wrapped(patch, SnapshotCore, "_handle_stored", stored)
-
-
-@canary(
-    flows.scanned, "Tasks forget what they touched for an epoch that is never stored."
-)
-def completion_is_told_before_the_manifest(patch: Patch) -> None:
-
-    often(patch, FaultKind.FULL, is_driver=False)
-
-    def store(original: Any, self: SnapshotCore) -> Any:
-        assert self._barrier is not None
-        return [Announce(self._barrier.epoch), *original(self)]
-
-    wrapped(patch, SnapshotCore, "_store", store)
 
 
 @canary(
@@ -233,7 +219,7 @@ def sources_forget_where_they_were(patch: Patch) -> None:
     wrapped(patch, millstream.runtime.worker, "beginning_of", beginning)
 
 
-@canary(flows.counted, "Rows that came after the snapshot come once more.")
+@canary(flows.in_order, "Rows that came after the snapshot come once more.")
 def results_do_not_go_back(patch: Patch) -> None:
     patch.setattr(Results, "go_back", lambda *_: None)
 
@@ -248,7 +234,9 @@ def results_are_not_stored(patch: Patch) -> None:
 
 
 @canary(
-    flows.in_order, "Rows that came after the cut are in the file, and come once more."
+    flows.in_order,
+    "Rows that came after the cut are in the file, and come once more.",
+    seed=32,
 )
 def results_of_an_epoch_too_many_are_stored(patch: Patch) -> None:
 
@@ -269,15 +257,6 @@ def a_failed_write_is_told_as_a_success(patch: Patch) -> None:
             original(self, name, chunks)
 
     wrapped(patch, VirtualDisk, "create", create)
-
-
-@canary(flows.counted, "A file that could not be written blocks its name for ever.")
-def a_name_is_used_again(patch: Patch) -> None:
-
-    def name(original: Any, self: SnapshotKeeper, epoch: int, rest: str) -> str:
-        return str(original(self, epoch, rest if epoch else "splits.state"))
-
-    wrapped(patch, SnapshotKeeper, "_name", name)
 
 
 @canary(flows.counted, "The collector forgets what the newest manifests need.")

@@ -98,7 +98,9 @@ def sinks_are_not_sealed_at_a_cut(patch: Patch) -> None:
 
 
 @canary(
-    flows.in_order, "They show rows to the driver that the next generation shows again."
+    flows.in_order,
+    "They show rows to the driver that the next generation shows again.",
+    seed=36,
 )
 def paused_tasks_go_on(patch: Patch) -> None:
     never = property(lambda _: False, lambda *_: None)
@@ -150,7 +152,9 @@ def task_state_is_captured_empty(patch: Patch) -> None:
 
 
 @canary(
-    flows.scanned, "The file of an epoch holds what was captured for the one before."
+    flows.scanned,
+    "The file of an epoch holds what was captured for the one before.",
+    seed=1,
 )
 def captures_are_mixed_up(patch: Patch) -> None:
 
@@ -183,7 +187,11 @@ def deltas_are_applied_backwards(patch: Patch) -> None:
     wrapped(patch, Restoration, "_fill", fill)
 
 
-@canary(flows.scanned, "What changed while deltas were merged is dropped with them.")
+@canary(
+    flows.scanned,
+    "What changed while deltas were merged is dropped with them.",
+    seed=31,
+)
 def a_base_swallows_later_deltas(patch: Patch) -> None:
 
     def applied(self: Compactions, files: Any) -> Any:

@@ -110,6 +110,7 @@ def test_crash_at_some_steps_changes_nothing(peer: PeerId) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("make", [counted, stateful, in_order])
 @pytest.mark.parametrize("peer", [COORDINATOR, PeerId(1), PeerId(2)])
 def test_crash_at_every_step_changes_nothing(

@@ -48,6 +48,7 @@ def test_job_survives_a_few_seeds(make: Callable[[], Case]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
 def test_job_survives_many_seeds(make: Callable[[], Case], processes: Pool) -> None:
     """All flows together run through two thousand seeds."""
@@ -165,6 +166,7 @@ RARE_BRANCHES: dict[str, tuple[type[Any], str, Callable[..., bool]]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_swarm_comes_to_every_rare_branch_of_recovery(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -189,6 +191,7 @@ def test_swarm_comes_to_every_rare_branch_of_recovery(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_swarm_meets_every_fault_and_survives_most() -> None:
     """A fault that never hits tests nothing; only two endings are not a success."""
     report = simulate(counted().flow, seeds=range(6_000, 6_200), snapshots=True)

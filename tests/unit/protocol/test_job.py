@@ -2,117 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from tests.job_cores import (
+    ONE,
+    REPORT,
+    SECOND_NS,
+    STRANGER,
+    TWO,
+    Driver,
+    committing,
+    connecting,
+    gathering,
+    registered,
+    running,
+    stopping,
+    to_both,
+)
 
-from millstream.protocol.ids import PeerId
 from millstream.protocol.job import (
     CancelRequested,
-    Command,
     CommitFailed,
     CommitOutput,
     Committed,
     EndJob,
-    EpochCompleted,
-    Event,
-    Interrupt,
-    JobCore,
     LinkBroke,
     Outcome,
     OutcomeKind,
-    PauseReached,
     Phase,
-    RequestPause,
     SendMessage,
-    Settled,
-    StartWorker,
-    TimePassed,
     WorkerExited,
     WorkerFailed,
     WorkerFinished,
     WorkerHeard,
     WorkerLost,
     WorkerReady,
-    WorkerRegistered,
 )
-from millstream.protocol.messages import Deploy, Failed, Release, Start, Stop
-
-SECOND_NS = 1_000_000_000
-ONE, TWO, STRANGER = PeerId(1), PeerId(2), PeerId(9)
-
-
-class Driver:
-    """A job of two workers that is checked after every event."""
-
-    def __init__(self, restarts_max: int | None = None) -> None:
-        self.core = JobCore(
-            [ONE, TWO],
-            now_ns=0,
-            launch_ns=10 * SECOND_NS,
-            lease_ns=6 * SECOND_NS,
-            grace_ns=5 * SECOND_NS,
-            restarts_max=restarts_max,
-        )
-
-    def tell(self, *events: Event) -> list[Command]:
-        """Return the commands that follow from the events."""
-        commands = []
-        for event in events:
-            commands += self.core.handle(event)
-            self.core.validate()
-        return commands
-
-    def at(self, seconds: float) -> list[Command]:
-        return self.tell(TimePassed(round(seconds * SECOND_NS)))
-
-    def phase(self) -> Phase:
-        return self.core.phase
-
-    @property
-    def outcome(self) -> Outcome:
-        assert self.core.outcome is not None
-        return self.core.outcome
-
-
-def gathering() -> Driver:
-    return Driver()
-
-
-def connecting() -> Driver:
-    driver = Driver()
-    driver.tell(registered(ONE), registered(TWO))
-    return driver
-
-
-def running() -> Driver:
-    driver = connecting()
-    driver.tell(WorkerReady(ONE), WorkerReady(TWO))
-    return driver
-
-
-def committing() -> Driver:
-    driver = running()
-    driver.tell(WorkerFinished(ONE), WorkerFinished(TWO))
-    return driver
-
-
-def stopping() -> Driver:
-    driver = committing()
-    driver.tell(Committed())
-    return driver
-
-
-def registered(worker: PeerId, now_ns: int = 0) -> WorkerRegistered:
-    return WorkerRegistered(worker, f"host-{worker}", 7000 + worker, now_ns)
-
-
-def to_both(message: Stop | Release | Start | Deploy) -> list[Command]:
-    return [SendMessage(ONE, message), SendMessage(TWO, message)]
-
-
-REPORT = Failed(ONE, 1, "OperatorError", "map raised", "map", "", "", "", b"")
-
+from millstream.protocol.messages import Deploy, Release, Start, Stop
 
 # The arrows of success.
 
@@ -376,266 +301,3 @@ def test_worker_that_never_registered_is_ignored() -> None:
 
     assert driver.core.handle(WorkerReady(STRANGER)) == []
     assert driver.phase() is Phase.CONNECTING
-
-
-# The arrows of recovery.
-
-
-THREE, FOUR = PeerId(3), PeerId(4)
-LATER = (1, 5)
-
-
-def keeping(restarts_max: int = 2) -> Driver:
-    """Return a running job of two workers that takes snapshots."""
-    driver = Driver(restarts_max)
-    driver.tell(registered(ONE), registered(TWO), WorkerReady(ONE), WorkerReady(TWO))
-    return driver
-
-
-def deploys(commands: list[Command]) -> list[tuple[PeerId, Deploy]]:
-    return [
-        (c.worker, c.message)
-        for c in commands
-        if isinstance(c, SendMessage) and isinstance(c.message, Deploy)
-    ]
-
-
-def test_loss_interrupts_the_job_and_asks_for_a_replacement() -> None:
-    """Under an id that nobody had before; the lost one is told to stay away."""
-    driver = keeping()
-
-    commands = driver.tell(WorkerLost(TWO, "reset by peer"))
-
-    assert commands == [
-        SendMessage(TWO, Stop("it was given up: reset by peer")),
-        StartWorker(THREE),
-        Interrupt("worker 1 was lost: reset by peer"),
-    ]
-    assert driver.phase() is Phase.SETTLING
-    assert driver.core.outcome is None
-
-
-def test_settled_job_is_deployed_on_those_who_are_left() -> None:
-    """From the snapshot that it goes back to, in a generation of its own."""
-    driver = keeping()
-    driver.tell(WorkerLost(TWO, "reset by peer"))
-
-    commands = driver.tell(Settled(LATER))
-
-    deploy = Deploy(2, ((ONE, "host-1", 7001),), (ONE, ONE), LATER)
-    assert deploys(commands) == [(ONE, deploy)]
-    assert driver.tell(WorkerReady(ONE)) == [SendMessage(ONE, Start(2))]
-    assert driver.phase() is Phase.RUNNING
-
-
-def test_job_without_anybody_left_waits_for_a_replacement() -> None:
-    """And goes on from the same snapshot when it has come."""
-    driver = keeping()
-    driver.tell(WorkerLost(ONE, "reset"), WorkerLost(TWO, "reset"))
-    driver.tell(Settled(LATER))
-    assert driver.phase() is Phase.GATHERING
-
-    commands = driver.tell(registered(THREE))
-
-    deploy = Deploy(2, ((THREE, "host-3", 7003),), (THREE, THREE), LATER)
-    assert deploys(commands) == [(THREE, deploy)]
-
-
-def test_replacement_that_comes_while_the_job_settles_is_taken_in_at_once() -> None:
-    """No pause is needed for tasks that do not run."""
-    driver = keeping()
-    driver.tell(WorkerLost(TWO, "reset"))
-
-    assert driver.tell(registered(THREE)) == []
-    (_, deploy), _ = deploys(driver.tell(Settled(LATER)))
-
-    assert deploy.placement == (ONE, THREE)
-
-
-def test_replacement_of_a_running_job_is_taken_in_at_a_pause() -> None:
-    """Until then it is a spare; at the cut, tasks are placed anew."""
-    driver = keeping()
-    driver.tell(WorkerLost(TWO, "reset"), Settled(LATER), WorkerReady(ONE))
-
-    assert driver.tell(registered(THREE)) == [RequestPause()]
-    (_, deploy), _ = deploys(driver.tell(PauseReached((1, 6))))
-
-    assert (deploy.generation, deploy.snapshot) == (3, (1, 6))
-    assert sorted(deploy.placement) == [ONE, THREE]
-    assert driver.phase() is Phase.CONNECTING
-
-
-def test_replacement_that_comes_while_others_connect_is_taken_in_after_that() -> None:
-    """The pause is asked for as soon as everybody runs."""
-    driver = keeping()
-    driver.tell(WorkerLost(TWO, "reset"), Settled(LATER))
-    assert driver.tell(registered(THREE)) == []
-
-    commands = driver.tell(WorkerReady(ONE))
-
-    assert commands[-1] == RequestPause()
-
-
-def test_loss_of_a_spare_interrupts_nobody() -> None:
-    """It had no tasks; another one is asked for."""
-    driver = keeping()
-    driver.tell(WorkerLost(TWO, "reset"), Settled(LATER), WorkerReady(ONE))
-    driver.tell(registered(THREE))
-
-    commands = driver.tell(WorkerLost(THREE, "reset"))
-
-    assert commands == [
-        SendMessage(THREE, Stop("it was given up: reset")),
-        StartWorker(FOUR),
-    ]
-    assert driver.phase() is Phase.RUNNING
-
-
-def test_replacement_that_cannot_start_is_replaced() -> None:
-    """The job goes on with those it has."""
-    driver = keeping()
-    driver.tell(WorkerLost(TWO, "reset"), Settled(LATER), WorkerReady(ONE))
-
-    commands = driver.tell(WorkerExited(THREE, "no module named 'numpy'"))
-
-    assert StartWorker(FOUR) in commands
-    assert driver.phase() is Phase.RUNNING
-
-
-def test_launcher_that_confirms_a_loss_is_no_second_loss() -> None:
-    """One replacement for one worker."""
-    driver = keeping()
-    driver.tell(WorkerLost(TWO, "reset"))
-
-    assert driver.tell(WorkerExited(TWO, "killed by signal 9")) == []
-
-
-def test_second_loss_while_the_job_settles_interrupts_nothing_new() -> None:
-    """The generation is over already."""
-    driver = keeping()
-    driver.tell(WorkerLost(TWO, "reset"))
-
-    commands = driver.tell(WorkerLost(ONE, "reset"))
-
-    assert not any(isinstance(command, Interrupt) for command in commands)
-    assert driver.core.generation == 2
-
-
-def test_failure_of_a_user_function_goes_back_as_often_as_it_may() -> None:
-    """The same failure once more ends the job, with its report."""
-    driver = keeping(restarts_max=1)
-
-    assert driver.tell(WorkerFailed(ONE, REPORT)) == [Interrupt("map raised")]
-    driver.tell(Settled(LATER), WorkerReady(ONE), WorkerReady(TWO))
-    again = replace(REPORT, generation=2)
-    driver.tell(WorkerFailed(ONE, again))
-
-    assert driver.outcome == Outcome(
-        OutcomeKind.FAILED, "OperatorError", "map raised", again
-    )
-
-
-def test_complete_epoch_forgives_failures() -> None:
-    """A job that gets on may go back as often as it must."""
-    driver = keeping(restarts_max=1)
-    for generation in (1, 2, 3):
-        failure = replace(REPORT, generation=generation)
-        assert driver.tell(WorkerFailed(ONE, failure)) == [Interrupt("map raised")]
-        driver.tell(
-            Settled(LATER), WorkerReady(ONE), WorkerReady(TWO), EpochCompleted()
-        )
-
-
-def test_failure_that_a_recovery_would_repeat_ends_the_job() -> None:
-    """A peer that breaks the protocol, a snapshot that does not fit."""
-    driver = keeping()
-
-    driver.tell(WorkerFailed(ONE, replace(REPORT, kind="SnapshotError")))
-
-    assert driver.outcome.error == "SnapshotError"
-
-
-def test_failure_of_an_older_generation_is_no_news() -> None:
-    """It failed before it was told to begin anew."""
-    driver = keeping()
-    driver.tell(WorkerLost(TWO, "reset"), Settled(LATER), WorkerReady(ONE))
-
-    assert driver.tell(WorkerFailed(ONE, REPORT)) == []
-    assert driver.phase() is Phase.RUNNING
-
-
-def test_broken_link_is_recovered_from() -> None:
-    """Both ends live; they connect again in the next generation."""
-    driver = keeping()
-    driver.tell(LinkBroke(ONE, TWO, "reset by peer", 0))
-    assert driver.at(0.9) == []
-
-    (interrupt,) = driver.at(1.1)
-
-    assert interrupt == Interrupt(
-        "the connection from worker 0 to worker 1 broke: reset by peer"
-    )
-    assert driver.core.members == (ONE, TWO)
-
-
-def test_worker_that_cannot_be_reached_again_is_given_up() -> None:
-    """The link breaks while the others connect: its far end is to blame."""
-    driver = keeping()
-    driver.tell(LinkBroke(ONE, TWO, "no route to host", 0))
-    driver.at(1.1)
-    driver.tell(Settled(LATER), LinkBroke(ONE, TWO, "no route to host", SECOND_NS))
-
-    commands = driver.at(2.2)
-
-    assert StartWorker(THREE) in commands
-    assert driver.core.members == (ONE,)
-
-
-def test_worker_that_never_gets_ready_again_is_replaced() -> None:
-    """The launch timeout goes for every generation."""
-    driver = keeping()
-    driver.tell(WorkerFailed(ONE, REPORT), Settled(LATER), WorkerReady(ONE))
-    for worker in (ONE, TWO):
-        driver.tell(WorkerHeard(worker, 10 * SECOND_NS))
-
-    commands = driver.at(10.1)
-
-    assert commands[0] == SendMessage(
-        TWO, Stop("it was given up: it did not get ready in time")
-    )
-    assert StartWorker(THREE) in commands
-
-
-def test_silent_worker_is_replaced() -> None:
-    """If it wakes up, it finds that it was given up."""
-    driver = keeping()
-    driver.tell(WorkerHeard(ONE, 5 * SECOND_NS))
-
-    commands = driver.at(6.5)
-
-    assert (
-        SendMessage(TWO, Stop("it was given up: it was silent for 6.5 s")) in commands
-    )
-    assert driver.phase() is Phase.SETTLING
-
-
-def test_loss_before_the_job_has_begun_fails_it() -> None:
-    """There is nothing to go back to; starting again is the user's decision."""
-    driver = Driver(restarts_max=2)
-    driver.tell(registered(ONE))
-
-    driver.tell(WorkerExited(ONE, "out of memory"))
-
-    assert driver.outcome.error == "WorkerLostError"
-    assert driver.outcome.reason.endswith("before the job had begun; run it again")
-
-
-def test_loss_while_the_output_is_committed_is_nobodys_concern() -> None:
-    """All tasks have ended, and what they left is in the driver's hands."""
-    driver = keeping()
-    driver.tell(WorkerFinished(ONE), WorkerFinished(TWO))
-
-    assert driver.tell(WorkerLost(TWO, "reset"), WorkerExited(ONE, "exit 0")) == []
-    driver.tell(Committed())
-
-    assert driver.outcome.kind is OutcomeKind.SUCCEEDED
