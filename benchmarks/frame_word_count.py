@@ -1,7 +1,7 @@
 r"""Word count over 200 MB of text with columns: frames against PySpark, Polars and DuckDB.
 
-The same text, words, session and rules as in ``word_count.py``; no contestant calls a
-Python function per row.  Millstream takes part twice: with Polars' string expressions,
+The same text, words, session and rules as in ``word_count.py``; no contestant but the RDD
+calls a Python function per row.  Millstream takes part twice: with Polars' string expressions,
 and with its own `tokens`.  Polars and DuckDB run alone, in this process, on all cores.
 
 Then Millstream counts five times as much text, with `tokens`: time and memory must not
@@ -75,6 +75,7 @@ def contestants(spark: SparkSession) -> dict[str, word_count.Count]:
     """Return every way to count, by its name."""
     return {
         DATAFRAME: lambda text: word_count.count_by_dataframe(spark, text),
+        word_count.RDD: lambda text: word_count.count_by_rdd(spark, text),
         TOKENS: lambda text: count_by_tokens(spark, text),
         EXPRESSIONS: lambda text: count_by_expressions(spark, text),
         POLARS: count_by_polars,
@@ -95,6 +96,11 @@ def figures(samples: dict[str, list[float]], memory_gib: float) -> list[measure.
         ),
         measure.at_least(
             f"{TOKENS}, faster than {DATAFRAME}", frame / median[TOKENS], "x", 12
+        ),
+        measure.Figure(
+            f"{TOKENS}, faster than {word_count.RDD}",
+            median[word_count.RDD] / median[TOKENS],
+            "x",
         ),
         measure.at_least(
             f"{TOKENS}, faster than {POLARS}", median[POLARS] / median[TOKENS], "x", 1

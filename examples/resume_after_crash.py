@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import millstream as ms
@@ -20,18 +21,24 @@ import millstream as ms
 ROWS = 40_000
 
 
+def square(number: int) -> str:
+    """Take a while now and then, so that there is something to interrupt."""
+    if number % 200 == 0:
+        time.sleep(0.005)  # noqa: TID251 - stands for work
+    return str(number * number)
+
+
 def squares(directory: Path) -> ms.Flow:
     """Write the squares of many numbers."""
     flow = ms.Flow("squares")
-    numbers = flow.from_iterable(range(ROWS))
-    numbers.map(lambda n: str(n * n)).write_text(directory / "squares")
+    flow.from_iterable(range(ROWS)).map(square).write_text(directory / "squares")
     return flow
 
 
 def begin(directory: Path) -> None:
     """Run until there are snapshots, and no further."""
     job = squares(directory).start(
-        on="local", state=directory / "state", snapshot_every="10ms", slice_batches=1
+        on="local", state=directory / "state", snapshot_every="5ms", slice_batches=1
     )
     while not job.wait(0.001):
         if job.epoch > 1:
