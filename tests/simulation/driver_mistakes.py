@@ -173,9 +173,9 @@ def old_frames_are_read(patch: Patch) -> None:
 
 
 @canary(
-    flows.stateful,
+    flows.in_order,
     "What a task of an earlier generation stored gets into a manifest.",
-    seed=2,
+    seed=35,
 )
 def old_seals_are_told_as_new_ones(patch: Patch) -> None:
 
@@ -288,7 +288,7 @@ def the_highest_epoch_is_the_newest(patch: Patch) -> None:
     patch.setattr(millstream.state.store, "history", history)
 
 
-@canary(flows.scanned, "Nobody compares length and digest.", seed=27)
+@canary(flows.scanned, "Nobody compares length and digest.", seed=30)
 def damaged_files_are_believed(patch: Patch) -> None:
     often(patch, FaultKind.DAMAGE, is_driver=False)
 
@@ -308,6 +308,21 @@ def visible_output_is_gone_back_behind(patch: Patch) -> None:
     often(patch, FaultKind.DAMAGE, is_driver=False)
     often(patch, FaultKind.CRASH, is_driver=True)
     patch.setattr(millstream.runtime.takeover, "_refuse_repetition", lambda *_: None)
+
+
+@canary(
+    flows.in_order,
+    "A damaged manifest is removed, and the next driver begins with nothing.",
+)
+def proofs_of_epochs_are_garbage(patch: Patch) -> None:
+    often(patch, FaultKind.DAMAGE, is_driver=False)
+    often(patch, FaultKind.CRASH, is_driver=True)
+
+    def retained(original: Any, self: SnapshotStore, *arguments: Any) -> Any:
+        found = original(self, *arguments)
+        return {each: manifest for each, manifest in found.items() if manifest}
+
+    wrapped(patch, SnapshotStore, "_retained", retained)
 
 
 @canary(

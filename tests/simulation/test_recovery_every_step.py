@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.simulation.recovery_flows import counted, in_order, stateful
+from tests.simulation import recovery_flows
+from tests.simulation.recovering import pool
 
 from millstream.launch.job import deploy
 from millstream.launch.keeping import Keeping
@@ -19,8 +20,6 @@ from millstream.simulation.options import Fault, FaultKind, SwarmOptions
 from millstream.simulation.run import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.simulation.flows import Case
 
     from millstream.config import Config
@@ -30,8 +29,12 @@ MICROSECOND = 1_000
 WORKERS = 2
 SEED = 7
 EPOCHS_MIN = 3
+PEERS = (COORDINATOR, PeerId(1), PeerId(2))
 SOME_STEPS = 40
 """In `make check` only every so many steps are tried."""
+OTHER_STEPS = 5
+"""One flow is crashed at every step, the others at every so many."""
+CHUNKS = 8
 
 
 def simulator_of(case: Case) -> Simulator:
@@ -86,15 +89,21 @@ def crashing(peer: PeerId, turn: int) -> type[Cluster]:
     return Crashing
 
 
-def problems_of(make: Callable[[], Case], peer: PeerId, every: int) -> list[str]:
-    """Crash the peer at every so many turns and return what went wrong."""
-    simulator = simulator_of(make())
-    options = options_of(simulator)
+def turns_of(name: str) -> int:
+    """Return how many turns the job takes in which nobody crashes."""
+    simulator = simulator_of(getattr(recovery_flows, name)())
     simulator.cluster_class = Counting
-    assert not simulator.run_with(options, SEED).problems
+    assert not simulator.run_with(options_of(simulator), SEED).problems
     assert Counting.last_epochs >= EPOCHS_MIN
+    return Counting.last_turns
+
+
+def problems_of(name: str, peer: PeerId, turns: range) -> list[str]:
+    """Crash the peer at each of these turns and return what went wrong."""
+    simulator = simulator_of(getattr(recovery_flows, name)())
+    options = options_of(simulator)
     found: list[str] = []
-    for turn in range(0, Counting.last_turns, every):
+    for turn in turns:
         simulator.cluster_class = crashing(peer, turn)
         outcome = simulator.run_with(options, SEED)
         found += [f"turn {turn}: {problem}" for problem in outcome.problems]
@@ -103,18 +112,24 @@ def problems_of(make: Callable[[], Case], peer: PeerId, every: int) -> list[str]
     return found
 
 
-@pytest.mark.parametrize("peer", [COORDINATOR, PeerId(1), PeerId(2)])
+@pytest.mark.parametrize("peer", PEERS)
 def test_crash_at_some_steps_changes_nothing(peer: PeerId) -> None:
     """The rows are right, whoever was killed when."""
-    assert problems_of(counted, peer, SOME_STEPS) == []
+    turns = range(0, turns_of("counted"), SOME_STEPS)
+
+    assert problems_of("counted", peer, turns) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("make", [counted, stateful, in_order])
-@pytest.mark.parametrize("peer", [COORDINATOR, PeerId(1), PeerId(2)])
-def test_crash_at_every_step_changes_nothing(
-    make: Callable[[], Case], peer: PeerId
-) -> None:
-    """The rows are right, whoever was killed when."""
-    assert problems_of(make, peer, 1) == []
+@pytest.mark.parametrize("name", ["counted", "stateful", "in_order"])
+def test_crash_at_every_step_changes_nothing(name: str) -> None:
+    """The rows are right, whoever was killed when; the steps are shared out."""
+    every = 1 if name == "counted" else OTHER_STEPS
+    turns = range(0, turns_of(name), every)
+    chunks = [(peer, turns[start::CHUNKS]) for peer in PEERS for start in range(CHUNKS)]
+    with pool() as executor:
+        parts = executor.map(
+            problems_of, [name] * len(chunks), *zip(*chunks, strict=True)
+        )
+        assert [problem for part in parts for problem in part] == []

@@ -77,17 +77,6 @@ def test_lost_worker_is_replaced_and_the_job_goes_back_to_its_last_epoch() -> No
     assert recovery.epoch >= 3
 
 
-def test_pause_for_a_replacement_gets_through_full_channels() -> None:
-    """Regression: the barrier behind rows without credit never left a paused task."""
-    case = counted()
-    cluster = cluster_of(case, local_channel_batches=1, combine_keys_max=1)
-    reach_epoch(cluster, 1)
-    strike(cluster, FaultKind.CRASH, 2)
-
-    check_ending(cluster, case)
-    assert reasons(cluster) <= {"the job recovers"}
-
-
 def test_full_disk_costs_epochs_and_not_the_job() -> None:
     """Regression: the first failed write spent a name that was tried for ever."""
     case = counted()

@@ -66,7 +66,7 @@ def run_driver(
         [*command, str(program), *arguments],
         capture_output=True,
         text=True,
-        timeout=2 * DEADLINE_S,
+        timeout=4 * DEADLINE_S,
         env=driver_environment(**env),
         cwd=program.parent,
         check=False,

@@ -143,6 +143,7 @@ def test_executors_that_lack_millstream_get_it_and_open_ports_are_refused(
         assert "spark.authenticate=true, or pass insecure=True" in answer["refusal"]
 
 
+@pytest.mark.timeout(300)
 def test_a_flow_runs_where_spark_authenticates_its_own_connections() -> None:
     """On a local master and on a cluster, which may then listen on an open address."""
     secret = {"spark.authenticate": "true", "spark.authenticate.secret": "s3cr3t"}

@@ -375,13 +375,17 @@ class Cluster:
             self._look_after(site.coordinator.error())
 
     def _look_after(self, error: MillstreamError | None) -> None:
-        """Start a driver again that did not end as it should, for a while."""
+        """Start a driver again that did not end as it should, for a while.
+
+        One that was superseded by another that then refused to start is such a driver.
+        """
         if error is None or not self.is_keeping or len(self.sites) >= _DRIVERS_MAX:
             return
-        is_snapshot = isinstance(error, SnapshotError)
-        if is_snapshot and not self.disk.damaged:
+        is_loss = type(error).__name__ in LOSSES
+        is_unstored = isinstance(error, SnapshotError) or "has taken over" in str(error)
+        if is_unstored and not self.disk.damaged:
             self.problems.append(f"the driver gave up: {error}")
-        if is_snapshot or type(error).__name__ in LOSSES:
+        if is_unstored or is_loss:
             self._plan_driver()
 
     def _report_exit(self, site: Site, peer: PeerId, reason: str) -> None:

@@ -98,7 +98,7 @@ class VirtualDisk:
         self.files.pop(name, None)
 
     def damage(self, rng: Random) -> bool:
-        """Change, cut off or lose some file; return whether there was one.
+        """Change, cut off, lose or exchange some file; return whether there was one.
 
         A manifest is not lost: to remove it is how people go back behind it.
         """
@@ -108,12 +108,14 @@ class VirtualDisk:
         name = rng.choice(names)
         data = self.files[name]
         self.damaged.add(name)
-        match rng.randrange(2 if name.startswith("manifests/") else 3):
+        match rng.randrange(2 if name.startswith("manifests/") else 4):
             case 0:
                 self.files[name] = data[: rng.randrange(len(data) + 1)]
             case 1:
                 place = rng.randrange(len(data) + 1)
                 self.files[name] = data[:place] + b"\xff" + data[place + 1 :]
+            case 2:
+                self.files[name] = self.files[rng.choice(names)]
             case _:
                 del self.files[name]
         return self.files.get(name) != data

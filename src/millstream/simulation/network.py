@@ -146,9 +146,9 @@ class SimulatedNetwork:
         """Let everything arrive that is due."""
         now_ns, flights = self.clock.now_ns, self._flights
         while flights and flights[0][0] <= now_ns:
-            _, number, flight = heapq.heappop(flights)
+            due_ns, number, flight = heapq.heappop(flights)
             open_ns = self._clogged_until(flight)
-            if open_ns > now_ns:
+            if open_ns > due_ns:
                 # The same number: what left first still arrives first.
                 heapq.heappush(flights, (open_ns, number, flight))
             else:

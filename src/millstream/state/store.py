@@ -281,6 +281,9 @@ class SnapshotStore:
     def collect_garbage(self, retain: int, *, oldest_open: Epoch) -> int:
         """Remove what the newest `retain` manifests do not need; return the number of files.
 
+        A manifest that cannot be read is not removed while it is newer than one of
+        them: it is the proof that there was an epoch, which may have been committed.
+
         Parameters
         ----------
         oldest_open
@@ -297,7 +300,8 @@ class SnapshotStore:
             *self._temporary_names(),
             *(each.name for each in sorted(listing.manifests) if each not in kept),
         ]
-        listed = {ref.name for each in self._needed(kept) for ref in each.references()}
+        needed = self._needed(kept)
+        listed = {ref.name for each in needed for ref in each.references()}
         doomed += [
             name
             for name in names
@@ -307,24 +311,27 @@ class SnapshotStore:
             self.files.remove(name)
         return min(len(doomed), GARBAGE_FILES_MAX)
 
-    def _retained(self, listing: Listing, retain: int) -> dict[ManifestId, Manifest]:
-        """Return the newest manifests of the history that can be read."""
-        kept: dict[ManifestId, Manifest] = {}
+    def _retained(
+        self, listing: Listing, retain: int
+    ) -> dict[ManifestId, Manifest | None]:
+        """Return the newest manifests of the history, None for those that are damaged."""
+        kept: dict[ManifestId, Manifest | None] = {}
         for each in history(listing.manifests, listing.origins):
             try:
                 kept[each] = self.load(each)
             except _NotDamageError:
                 raise
             except SnapshotError:
+                kept[each] = None
                 continue
-            if len(kept) == retain:
+            retain -= 1
+            if retain == 0:
                 break
         return kept
 
-    def _needed(self, kept: dict[ManifestId, Manifest]) -> list[Manifest]:
+    def _needed(self, kept: dict[ManifestId, Manifest | None]) -> list[Manifest]:
         """Return the manifests whose files stay."""
-        live = [] if self._live is None else [self._live]
-        return [*kept.values(), *live]
+        return [each for each in (*kept.values(), self._live) if each is not None]
 
     def _is_garbage(self, name: str, oldest_open: Epoch) -> bool:
         file = parsed_state_file(name)

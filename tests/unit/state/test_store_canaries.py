@@ -228,7 +228,9 @@ class OpenToAll(SnapshotStore):
 class KeepingTheNewest(SnapshotStore):
     """Removes files that older retained manifests list."""
 
-    def _retained(self, listing: Listing, retain: int) -> dict[ManifestId, Manifest]:
+    def _retained(
+        self, listing: Listing, retain: int
+    ) -> dict[ManifestId, Manifest | None]:
         kept = super()._retained(listing, retain)
         newest = next(iter(kept.values()))
         return dict.fromkeys(kept, newest)
@@ -237,8 +239,8 @@ class KeepingTheNewest(SnapshotStore):
 class TrustingTheDirectory(SnapshotStore):
     """Takes what no readable manifest lists for garbage, also what its driver needs."""
 
-    def _needed(self, kept: dict[ManifestId, Manifest]) -> list[Manifest]:
-        return list(kept.values())
+    def _needed(self, kept: dict[ManifestId, Manifest | None]) -> list[Manifest]:
+        return [manifest for manifest in kept.values() if manifest is not None]
 
 
 class RemovingOpenFiles(SnapshotStore):
@@ -261,7 +263,8 @@ class RemovingFilesFirst(SnapshotStore):
     def collect_garbage(self, retain: int, *, oldest_open: Epoch) -> int:
         listing = self._listing()
         kept = self._retained(listing, retain)
-        listed = {ref.name for each in kept.values() for ref in each.references()}
+        needed = self._needed(kept)
+        listed = {ref.name for each in needed for ref in each.references()}
         doomed = [each for each in self.files.names("epochs") if each not in listed]
         doomed += [each.name for each in listing.manifests if each not in kept]
         for name in doomed:
