@@ -90,6 +90,8 @@ def store(
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    # One that was made for another test may speak to another server.
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
     # An instance of its own: what it changes, the code under test has to see by itself.
     system = fsspec.filesystem("s3", skip_instance_cache=True)
     bucket = re.sub("[^a-z0-9]", "-", tmp_path.name.lower()).strip("-")
