@@ -21,12 +21,13 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import millstream as ms
+from millstream.operators import frame_native
 from millstream.operators.frame_native import StateTable
 from millstream.plan.frames import AggregateFrame
 from millstream.state.kernels import loading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from millstream.operators.frame_table import FrameAggregation
 
@@ -35,6 +36,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(
     not loading.is_installed(), reason="Numba is not installed"
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_hand_over() -> Iterator[None]:
+    """Let a table change to slots over several batches, as a large one does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frame_native, "HANDED_MIN", 2)
+        patch.setattr(frame_native, "HANDED_PER_ROW", 1)
+        yield
+
 
 NAN, INF = float("nan"), float("inf")
 FLOATS = st.floats(-1e6, 1e6) | st.sampled_from([NAN, INF, -INF, -0.0, 5e-324])

@@ -3,7 +3,8 @@
 Where every part of an aggregation can be made row by row of a few numbers, state is a
 `KeyIndex` and columns of slots, and a batch is one look-up of its keys and one pass per
 column.  Until the compiled kernels are there, and for all other aggregations,
-`PartialTable` does the same by grouping; what it has collected by then is taken over.
+`PartialTable` does the same by grouping; what it has collected by then is taken over a
+few batches' worth at a time, so that changing tables stops nothing.
 
 Both know which keys were touched in which epoch, so that what changed since an epoch can
 be stored, and put into another table.
@@ -13,6 +14,8 @@ Nothing here knows about operators, tasks, shards or the user's expressions.
 
 from __future__ import annotations
 
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +29,7 @@ from millstream.state.kernels.scatter import SlotColumn
 from millstream.state.keyindex import KeyIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import ModuleType
 
     from numpy.typing import NDArray
@@ -35,10 +38,15 @@ if TYPE_CHECKING:
     from millstream.operators.frame_table import FrameAggregation
 
     Slots = NDArray[np.int64]
+    _Change = Callable[["PartialTable | SlotTable"], None]
 
 __all__ = ["SlotTable", "StateTable"]
 
 EPOCH_MAX = 2**32 - 1
+
+#: How many rows a call works off while tables change, and for each row that it brings.
+HANDED_MIN = 1 << 16
+HANDED_PER_ROW = 4
 
 
 class StateTable:
@@ -66,6 +74,9 @@ class StateTable:
     ) -> None:
         self._aggregation = aggregation
         self._table: PartialTable | SlotTable = PartialTable(aggregation, rows_max)
+        #: What the slots have yet to take, in order: rows of the table before, then
+        #: batches that came since, each with how many rows it has.
+        self._left: deque[tuple[int, Callable[[SlotTable], None]]] = deque()
         self._may_change = False
         self._epoch = 0
         if engine != "polars":
@@ -80,7 +91,7 @@ class StateTable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the keys and their parts take, about."""
+        """Bytes of memory that the keys and their parts take, about; as `merged_rows`."""
         return self._table.nbytes
 
     @property
@@ -94,21 +105,19 @@ class StateTable:
 
     def add_rows(self, frame: pl.DataFrame) -> None:
         """Aggregate a batch of rows."""
-        self._change_over(frame)
-        self._table.add_rows(frame)
+        self._give(frame, lambda table: table.add_rows(frame))
 
     def add(self, frame: pl.DataFrame) -> None:
         """Take parts that other tables have merged."""
-        self._change_over(frame)
-        self._table.add(frame)
+        self._give(frame, lambda table: table.add(frame))
 
     def merged(self) -> pl.DataFrame | None:
         """Return a row of parts per key; None if there is none."""
-        return self._table.merged()
+        return self._whole().merged()
 
     def finished(self) -> pl.DataFrame | None:
         """Return the result, a row per key; None if there is none."""
-        return self._table.finished()
+        return self._whole().finished()
 
     def begin_epoch(self, epoch: int) -> None:
         """Count what comes from now on as touched in this epoch.
@@ -122,7 +131,10 @@ class StateTable:
             )
             raise LocalProtocolError(msg)
         self._epoch = epoch
-        self._table.begin_epoch(epoch)
+        if self._left:
+            self._left.append((0, lambda table: table.begin_epoch(epoch)))
+        else:
+            self._table.begin_epoch(epoch)
 
     def delta(self, since: int) -> pl.DataFrame:
         """Return the state of the keys touched after epoch `since`; of all after 0.
@@ -130,13 +142,12 @@ class StateTable:
         A key comes with all of its state, also the lists of long parts.  Where nothing
         was touched, the frame is empty and may lack columns.
         """
-        return self._table.delta(since)
+        return self._whole().delta(since)
 
     def apply(self, delta: pl.DataFrame) -> None:
         """Put the state that a delta tells in the place of what its keys have."""
         if not delta.is_empty():
-            self._change_over(delta)
-            self._table.apply(delta)
+            self._give(delta, lambda table: table.apply(delta))
 
     def restore(self, deltas: Iterable[pl.DataFrame]) -> None:
         """Apply deltas in the order in which they were taken, all at once."""
@@ -144,20 +155,52 @@ class StateTable:
         if told:
             self.apply(latest(told, self._aggregation.keys))
 
-    def _change_over(self, frame: pl.DataFrame) -> None:
-        if not self._may_change or loading.ready("index") is None:
+    def _give(self, frame: pl.DataFrame, change: _Change) -> None:
+        """Change the table now, or after what it has yet to take."""
+        if self._may_change:
+            self._change_over(frame)
+        if not self._left:
+            change(self._table)
             return
+        self._left.append((frame.height, change))
+        self._work_off(max(HANDED_MIN, HANDED_PER_ROW * frame.height))
+
+    def _whole(self) -> PartialTable | SlotTable:
+        """Return the table when it has taken everything."""
+        while self._left:
+            self._work_off(HANDED_MIN)
+        return self._table
+
+    def _work_off(self, rows: int) -> None:
+        """Let the slots take the next rows, at least this many if there are."""
+        table = self._table
+        assert isinstance(table, SlotTable), "only they are given something later"
+        while self._left and rows > 0:
+            height, change = self._left.popleft()
+            change(table)
+            rows -= height
+
+    def _change_over(self, frame: pl.DataFrame) -> None:
         kernels = loading.ready("scatter")
-        if kernels is None:
+        if loading.ready("index") is None or kernels is None:
             return
         self._may_change = False
         assert isinstance(self._table, PartialTable), "it was made so"
-        before = self._table.dump()
+        for run, epochs in self._table.dump():
+            for start in range(0, run.height, HANDED_MIN):
+                rows, then = (
+                    run.slice(start, HANDED_MIN),
+                    epochs.slice(start, HANDED_MIN),
+                )
+                self._left.append((rows.height, partial(_take_over, rows, then)))
         keys = {name: frame.schema[name] for name in self._aggregation.keys}
         self._table = SlotTable(self._aggregation, keys, kernels)
-        if before is not None:
-            self._table.take_over(*before)
-        self._table.begin_epoch(self._epoch)
+        epoch = self._epoch
+        self._left.append((0, lambda table: table.begin_epoch(epoch)))
+
+
+def _take_over(rows: pl.DataFrame, epochs: pl.Series, table: SlotTable) -> None:
+    table.take_over(rows, epochs)
 
 
 class SlotTable:
@@ -238,10 +281,13 @@ class SlotTable:
         self._fold(slots, frame.select(self._names))
 
     def take_over(self, frame: pl.DataFrame, epochs: pl.Series) -> None:
-        """Take the parts of another table and the epochs that last touched them."""
+        """Take the parts of another table and the epochs that last touched them.
+
+        Where a key comes several times, it comes in the order of its epochs.
+        """
         slots = self._touched(frame)
         self._fold(slots, frame.select(self._names))
-        for epoch in epochs.unique():
+        for epoch in epochs.unique().sort():
             self._epochs.put(slots[(epochs == epoch).to_numpy()], epoch)
 
     def _touched(self, frame: pl.DataFrame) -> Slots:

@@ -151,12 +151,14 @@ class PartialTable:
             latest([before, fresh.select(before.columns)], self._aggregation.keys)
         )
 
-    def dump(self) -> tuple[pl.DataFrame, pl.Series] | None:
-        """Return a row of parts per key and the epochs of these rows."""
-        table = self._packed()
-        if table is None:
-            return None
-        return table.drop(self._epoch_name), table[self._epoch_name]
+    def dump(self) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
+        """Return all parts and the epochs of these rows, in the order they came in.
+
+        Nothing is merged for it, so a key may come several times.
+        """
+        assert not self._longs, "their items are not in the rows of their keys"
+        for run in self._main.runs:
+            yield run.drop(self._epoch_name), run[self._epoch_name]
 
     def finished(self) -> pl.DataFrame | None:
         """Return the result, a row per key; None if there is none."""
@@ -247,18 +249,19 @@ class _Runs:
         self.clear()
 
     def clear(self) -> None:
-        self._runs: list[pl.DataFrame] = []
+        #: The table first, if there is one, then what was put aside.
+        self.runs: list[pl.DataFrame] = []
         self._pending_rows = 0
         self._is_grouped = True
         self.merged_rows = 0
 
     @property
     def nbytes(self) -> int:
-        return sum(int(run.estimated_size()) for run in self._runs)
+        return sum(int(run.estimated_size()) for run in self.runs)
 
     def add(self, frame: pl.DataFrame, *, is_grouped: bool = False) -> None:
-        self._is_grouped = is_grouped and not self._runs
-        self._runs.append(frame)
+        self._is_grouped = is_grouped and not self.runs
+        self.runs.append(frame)
         self._pending_rows += frame.height
         limit = max(_PENDING_ROWS, self.merged_rows)
         if self._rows_max is not None:
@@ -267,14 +270,14 @@ class _Runs:
             self.merged()
 
     def merged(self) -> pl.DataFrame | None:
-        if not self._runs:
+        if not self.runs:
             return None
         if not self._is_grouped:
-            rows = pl.concat(self._runs, rechunk=False)
+            rows = pl.concat(self.runs, rechunk=False)
             if self._windows:
                 rows = rows.with_columns(self._windows)
-            self._runs = [rows.group_by(self._keys).agg(self._merges)]
+            self.runs = [rows.group_by(self._keys).agg(self._merges)]
             self._is_grouped = True
         self._pending_rows = 0
-        self.merged_rows = self._runs[0].height
-        return self._runs[0]
+        self.merged_rows = self.runs[0].height
+        return self.runs[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -10,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import millstream as ms
 from millstream.errors import LocalProtocolError
-from millstream.operators.frame_native import StateTable
+from millstream.operators.frame_native import HANDED_MIN, StateTable
 from millstream.plan.frames import AggregateFrame
 from millstream.state.kernels import loading
 
@@ -175,3 +176,33 @@ def test_an_empty_table_has_an_empty_delta() -> None:
     other.restore([table.delta(0)])
 
     assert other.merged() is None
+
+
+@needs_numba
+def test_a_large_table_changes_to_slots_without_a_stall() -> None:
+    """No batch waits for more than a bounded number of rows, and reads see them all."""
+    known = 10 * HANDED_MIN
+    table = StateTable(_aggregation(pl.col("x").sum()), engine="polars")
+    table.add_rows(_numbered(known))
+    loading.chosen("index", "native")
+    loading.chosen("scatter", "native")
+    table.prefer_slots()
+
+    handed = [0]
+    while handed[-1] < known:
+        table.add_rows(_numbered(10))
+        handed.append(table.merged_rows)
+
+    steps = [after - before for before, after in pairwise(handed)]
+    assert max(steps) <= HANDED_MIN
+    assert len(steps) >= 10
+    table.add_rows(_numbered(10))
+    finished = table.finished()
+    assert finished is not None
+    touched = [1 + len(steps) + 1] * 10 + [1] * (known - 10)
+    assert sorted(finished["x"].to_list()) == sorted(touched)
+
+
+def _numbered(count: int) -> pl.DataFrame:
+    keys = pl.int_range(count, eager=True).cast(pl.String)
+    return pl.DataFrame({"k": keys, "x": 1}, schema=SCHEMA)
