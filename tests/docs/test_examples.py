@@ -50,7 +50,6 @@ def run_example(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     [
         "local",
         pytest.param("processes", marks=pytest.mark.slow),
-        pytest.param("spark", marks=pytest.mark.spark),
     ],
 )
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -60,6 +59,42 @@ def test_example_prints_the_same_on_every_launcher(path: Path, launcher: str) ->
 
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith(EXPECTED[path.name])
+
+
+ON_SPARK = """
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from millstream.cli.main import main
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+for example in sys.argv[1:]:
+    print(f"--- {Path(example).name}", flush=True)
+    try:
+        main(["run", example, "--on", "spark", "--workers", "2"])
+    except SystemExit as end:
+        assert end.code == 0, example
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_examples_print_the_same_on_spark() -> None:
+    """One session for all of them, which takes a while to start."""
+    command = [sys.executable, "-c", ON_SPARK, *map(str, EXAMPLES)]
+    ended = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    for printed in ended.stdout.split("--- ")[1:]:
+        name, _, output = printed.partition("\n")
+        assert output.startswith(EXPECTED[name]), output
+    assert ended.stdout.count("--- ") == len(EXAMPLES)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""A hundred jobs, ended in every way, leave no process, thread, descriptor or file."""
+"""Many jobs, ended in every way, leave no process, thread, descriptor or file."""
 
 from __future__ import annotations
 
@@ -96,16 +96,18 @@ def footprint() -> tuple[int, int]:
     return threading.active_count(), psutil.Process().num_fds()
 
 
-@pytest.mark.parametrize("place", [LOCAL, PROCESSES], ids=["local", "processes"])
-def test_a_hundred_jobs_leave_nothing_behind(
-    place: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize(
+    ("place", "count"), [(LOCAL, 100), (PROCESSES, 20)], ids=["local", "processes"]
+)
+def test_many_jobs_leave_nothing_behind(
+    place: dict[str, Any], count: int, tmp_path: Path
 ) -> None:
     """Success, cancellation before and after the start, and failure take turns."""
     for end in ENDINGS:
         end(place, tmp_path / f"warm-up-{end.__name__}")
     before, children_before = footprint(), children()
 
-    for cycle in range(100):
+    for cycle in range(count):
         end = ENDINGS[cycle % len(ENDINGS)]
         output = tmp_path / f"output-{cycle}"
         end(place, output)
