@@ -67,7 +67,7 @@ class Bench:
             0,
             SourceIntake("read", source, source.splits(1), config, offsets or {}),
             build_chain(chain, context),
-            [] if is_sink else [Router([self.writer])],
+            [[] if is_sink else [Router([self.writer])]],
             clock=self.clock,
             slice_batches=slice_batches,
             on_cut=self.cuts.append,

@@ -145,6 +145,8 @@ class Config:
     sort_memory_rows: int = 1_000_000
     #: Bytes of data frames a sort keeps in memory; sorted runs beyond it go to disk.
     sort_memory_bytes: int = 256 * 1024 * 1024
+    #: Bytes of batches that each end of a loop keeps in memory; the rest goes to disk.
+    loop_memory_bytes: int = 512 * 1024 * 1024
     #: Bytes the right side of a join of two frames may have, as every worker holds it.
     join_right_bytes_max: int = 256 * 1024 * 1024
     #: Bytes of left rows that wait in memory for the right side; the rest goes to disk.

@@ -58,9 +58,9 @@ def barrier_overtakes_the_rows(patch: Patch) -> None:
 
     def put(self: OutputChannel, barrier: Barrier) -> None:
         if not self.is_closed:
-            self.carrier.send_barrier(barrier)
+            self.carrier.send_mark(barrier)
 
-    patch.setattr(OutputChannel, "put_barrier", put)
+    patch.setattr(OutputChannel, "put_mark", put)
 
 
 @canary(flows.in_order, "A source says that it has read a row less than it has.")

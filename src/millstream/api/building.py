@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "checked_callable",
     "checked_count",
+    "checked_flow",
     "checked_function",
     "located",
     "user_location",
@@ -90,6 +91,16 @@ def checked_count(verb: str, name: str, value: object, *, least: int = 1) -> int
         )
         raise UsageError(msg)
     return value
+
+
+def checked_flow(verb: str, flow: Any, other: Any) -> None:
+    """Refuse to put together what belongs to two flows."""
+    if other is not flow:
+        msg = (
+            f"`{verb}` at {user_location()} puts together what belongs to two flows, "
+            f"{flow.name!r} and {other.name!r}; build both from one flow"
+        )
+        raise UsageError(msg)
 
 
 def _culprit(function: Any) -> str:

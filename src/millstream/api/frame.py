@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from millstream.api.building import checked_count, located, user_location
+from millstream.api.building import checked_count, checked_flow, located, user_location
 from millstream.api.frame_aggregates import GroupedFrame
 from millstream.api.frame_columns import ColumnVerbs
 from millstream.api.frame_io import FrameSinkVerbs
+from millstream.api.frame_iteration import FrameRoundVerbs
 from millstream.api.frame_joining import join_spec
 from millstream.api.frame_keys import group_keys
 from millstream.api.handles import ResultHandle
@@ -66,7 +67,7 @@ _ELSEWHERE = {
 """Verbs of Polars that see all rows at once, or their order, and what to use."""
 
 
-class Frame(ColumnVerbs, FrameSinkVerbs):
+class Frame(ColumnVerbs, FrameSinkVerbs, FrameRoundVerbs):
     """A dataset of rows with named, typed columns."""
 
     def __init__(self, flow: Flow, node: Node, schema: pl.Schema) -> None:
@@ -329,12 +330,7 @@ class Frame(ColumnVerbs, FrameSinkVerbs):
 
     def as_input(self, verb: str, flow: Flow) -> int:
         """Return the id of its operator, for a verb that joins frames of one flow."""
-        if self._flow is not flow:
-            msg = (
-                f"`{verb}` at {user_location()} joins frames of two flows, "
-                f"{flow.name!r} and {self._flow.name!r}; build both from one flow"
-            )
-            raise UsageError(msg)
+        checked_flow(verb, flow, self._flow)
         return self._node.id
 
     def __repr__(self) -> str:

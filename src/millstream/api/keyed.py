@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from millstream.api.building import checked_function, user_location
+from millstream.api.building import checked_flow, checked_function, user_location
 from millstream.api.functions import MapWithState, StatefulFunction
+from millstream.api.iteration import KeyedRoundVerbs
 from millstream.api.sinks import SinkVerbs
 from millstream.errors import UsageError
 from millstream.plan import aggregate as aggregates
@@ -357,7 +358,9 @@ class GroupedStream(_Aggregations[K, V_co]):
             raise UsageError(msg)
 
 
-class KeyedStream(_Aggregations[K, V_co], SinkVerbs[tuple[K, V_co]]):
+class KeyedStream(
+    _Aggregations[K, V_co], SinkVerbs[tuple[K, V_co]], KeyedRoundVerbs[K, V_co]
+):
     """Values that belong to keys; all values of a key are in one task.
 
     Functions get the value alone; sinks get ``(key, value)`` pairs.
@@ -619,6 +622,11 @@ class KeyedStream(_Aggregations[K, V_co], SinkVerbs[tuple[K, V_co]]):
 
     def _plain(self, verb: str, spec: Spec, name: str | None) -> Stream[Any]:
         return _stream(self._flow, _added(self._flow, self._node, verb, spec, name))
+
+    def as_input(self, verb: str, flow: Flow) -> int:
+        """Return the id of its operator, for a verb that joins streams of one flow."""
+        checked_flow(verb, flow, self._flow)
+        return self._node.id
 
     def __repr__(self) -> str:
         return f"<KeyedStream from {self._node.verb!r} at {self._node.location}>"

@@ -12,8 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from millstream.api.building import checked_count, checked_function, user_location
+from millstream.api.building import (
+    checked_count,
+    checked_flow,
+    checked_function,
+    user_location,
+)
 from millstream.api.handles import ResultHandle
+from millstream.api.iteration import RoundVerbs
 from millstream.api.keyed import GroupedStream, KeyedStream
 from millstream.api.sinks import SinkVerbs
 from millstream.config import BufferPolicy
@@ -45,7 +51,7 @@ _KEYED_VERBS = frozenset(
 _WINDOW_VERBS = frozenset({"window", "sliding_count_reduce", "sliding_p_time_reduce"})
 
 
-class Stream(SinkVerbs[T_co], Generic[T_co]):
+class Stream(SinkVerbs[T_co], RoundVerbs[T_co], Generic[T_co]):
     """A dataset of rows of any Python type."""
 
     def __init__(self, flow: Flow, node: Node) -> None:
@@ -727,12 +733,7 @@ class Stream(SinkVerbs[T_co], Generic[T_co]):
 
     def as_input(self, verb: str, flow: Flow) -> int:
         """Return the id of its operator, for a verb that joins streams of one flow."""
-        if self._flow is not flow:
-            msg = (
-                f"`{verb}` at {user_location()} joins streams of two flows, "
-                f"{flow.name!r} and {self._flow.name!r}; build both from one flow"
-            )
-            raise UsageError(msg)
+        checked_flow(verb, flow, self._flow)
         return self._node.id
 
     def __repr__(self) -> str:

@@ -197,6 +197,10 @@ class AggregatedAll(Operator):
             part = self._aggregate.finish(part)
         return ([part],)
 
+    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+        """Forget the accumulator."""
+        self._part = MISSING
+
     def _put(self, values: list[Any]) -> None:
         parts = [part for part in values if part is not MISSING]
         merge = self._aggregate.merge

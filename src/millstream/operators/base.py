@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from millstream.operators.fuse import FusedFunction
     from millstream.plan.nodes import Node
     from millstream.protocol.ids import Epoch
+    from millstream.protocol.rounds import RoundsSoFar
     from millstream.state.base import State
 
 __all__ = ["Operator", "Rows", "do_nothing"]
@@ -41,6 +42,8 @@ class Operator:
     is_lasting = False
     #: The generated function it runs, if any.
     fused: FusedFunction | None = None
+    #: How far the iteration has come that it decides over, if any.
+    rounds: RoundsSoFar | None = None
     #: What it remembers, under the name of its last node; None if that is nothing.
     state: State | None = None
 
@@ -73,6 +76,13 @@ class Operator:
     def finish(self) -> Iterable[Rows]:
         """Yield the rows that follow from the end of the input."""
         return ()
+
+    def restart(self, ended: frozenset[int]) -> None:
+        """Forget the rows of a round, after `finish`: another one begins.
+
+        What came on the ports in `ended` came once, for all rounds.  Functions of users
+        keep what they keep.
+        """
 
     def close(self) -> None:
         """Give back files and connections; called once, also after a failure."""

@@ -13,6 +13,7 @@ from millstream.operators.aggregation import (
     CountedKeys,
     Scanned,
 )
+from millstream.operators.deciding import Decided
 from millstream.operators.keyed import DistinctKeys, Processed
 from millstream.operators.letters import CountedLetters
 from millstream.operators.ordering import Limited, Sorted, SortKeys, Zipped
@@ -21,6 +22,7 @@ from millstream.operators.rowwise import FusedRows, MapWholeBatches
 from millstream.operators.user_state import has_user_state, own_function
 from millstream.plan import nodes as specs
 from millstream.plan.frames import CombineFrame, FrameSpec, Transform
+from millstream.plan.iteration import BodyInput, Decide, LoopHead, LoopResult
 from millstream.plan.text_steps import text_splits
 
 if TYPE_CHECKING:
@@ -46,7 +48,15 @@ _ROW_SPECS = (
     specs.DropKey,
     specs.Unkey,
 )
-_TRANSPARENT = (specs.Read, specs.DeadLetters, specs.Regroup, specs.Merge)
+_TRANSPARENT = (
+    specs.Read,
+    specs.DeadLetters,
+    specs.Regroup,
+    specs.Merge,
+    LoopHead,
+    BodyInput,
+    LoopResult,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,7 @@ class TaskContext:
     emit: Callable[[int, Rows], None]
     state: StateSettings | None = None
     has_letters: bool = False
+    worker_count: int = 1
 
     def make_table(self) -> Table | None:
         """Return an empty table for state by key, or None if a dict will do."""
@@ -170,6 +181,8 @@ def _bare_operator(  # noqa: PLR0911 - one per kind
     if isinstance(spec, specs.Combine):
         combiner = CountedKeys if len(run) > 1 else Combined
         return combiner(run, context.config.combine_keys_max)
+    if isinstance(spec, Decide):
+        return Decided(run, context.worker_count)
     if isinstance(spec, specs.SortBy):
         return Sorted(run, context.config.sort_memory_rows)
     if isinstance(spec, specs.Zip):

@@ -53,6 +53,10 @@ class ByKey(Operator):
             yield rows
         kept.clear()
 
+    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+        """Forget all keys."""
+        (self.entries if self.table is None else self.table).clear()
+
 
 def kept_entries(entries: dict[Any, Any], rows: Rows) -> Callable[[], None]:
     """Return what puts the entries of the rows' keys back as they are now."""

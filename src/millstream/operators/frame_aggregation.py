@@ -45,6 +45,10 @@ class CombinedFrame(Operator):
         parts = self._table.merged()
         return () if parts is None else parts.iter_slices(_FINISH_ROWS)
 
+    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+        """Forget all parts."""
+        self._table = StateTable(self._aggregation, self._keys_max)
+
 
 class AggregatedFrame(Operator):
     """One row per key when the input ends."""
@@ -58,9 +62,11 @@ class AggregatedFrame(Operator):
         self._is_combined = spec.is_combined
         #: Everything it knows; a combiner is empty at every cut, so this is all there is.
         self.table = StateTable(spec.aggregation)
+        self._aggregation: FrameAggregation = spec.aggregation
+        self._frame_state: FrameState | None = None
         if settings is not None:
             keys, count = spec.aggregation.keys, settings.shard_count
-            self.state = FrameState(self.table, keys, count)
+            self.state = self._frame_state = FrameState(self.table, keys, count)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         if self._is_combined:
@@ -73,3 +79,9 @@ class AggregatedFrame(Operator):
         result = self.table.finished()
         if result is not None:
             yield from result.iter_slices(_FINISH_ROWS)
+
+    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+        """Forget all keys."""
+        self.table = StateTable(self._aggregation)
+        if self._frame_state is not None:
+            self._frame_state.begin_anew(self.table)

@@ -100,6 +100,12 @@ class JoinedFrames(Operator):
         while self._waiting:
             yield self._right.joined(self._waiting.popleft())
 
+    def restart(self, ended: frozenset[int]) -> None:
+        """Wait for another right side, unless this one is for all rounds."""
+        if _RIGHT not in ended:
+            self._parts = [pl.DataFrame(schema=self._spec.right_schema)]
+            self._right, self._right_bytes, self._right_rows = None, 0, 0
+
     def close(self) -> None:
         self._waiting.close()
 

@@ -66,6 +66,12 @@ class SortedFrame(Operator):
                 if left == 0:
                     return
 
+    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+        """Forget all rows."""
+        self._runs.close()
+        self._runs = SortedRuns(self._order, self._memory_bytes)
+        self._parts, self._row_count, self._bytes = [], 0, 0
+
     def close(self) -> None:
         self._runs.close()
 

@@ -77,6 +77,15 @@ class FrameState:
         self._table.restore(frame.select(told[0].columns) for frame in told)
         self._begin()
 
+    def begin_anew(self, table: FrameTable) -> None:
+        """Take the state of an empty table from now on.
+
+        Only where every cut finds it empty, as between the rounds of an iteration: a
+        frame cannot tell which keys are gone.
+        """
+        self._table = table
+        table.begin_epoch(self._stamp)
+
     def close(self) -> None:
         """Do nothing: the operator owns the table."""
 

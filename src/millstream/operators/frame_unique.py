@@ -31,12 +31,20 @@ class DistinctRows(Operator):
         spec = nodes[0].spec
         assert isinstance(spec, UniqueFrame)
         self._seen = SeenKeys(spec.keys)
+        self._frame_state: FrameState | None = None
         if settings is not None:
-            self.state = FrameState(self._seen, spec.keys, settings.shard_count)
+            state = FrameState(self._seen, spec.keys, settings.shard_count)
+            self.state = self._frame_state = state
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         firsts = rows.unique(self._seen.keys, keep="first", maintain_order=True)
         return firsts.filter(pl.Series(self._seen.add(firsts)))
+
+    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+        """Forget all keys."""
+        self._seen = SeenKeys(self._seen.keys)
+        if self._frame_state is not None:
+            self._frame_state.begin_anew(self._seen)
 
 
 class SeenKeys:

@@ -78,3 +78,8 @@ class DistinctKeys(ByKey):
         else:
             table.touch(fresh).update(fresh)
         return list(fresh)
+
+    def restart(self, ended: frozenset[int]) -> None:
+        """Forget all keys."""
+        super().restart(ended)
+        self._seen.clear()

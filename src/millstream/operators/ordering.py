@@ -43,6 +43,12 @@ class Limited(Operator):
         self._left -= len(taken)
         return taken
 
+    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+        """Let as many rows pass again."""
+        spec = self.nodes[0].spec
+        assert isinstance(spec, Limit)
+        self._left = spec.rows
+
     def _put(self, values: list[int]) -> None:
         # Where there are several, one more limit follows: only too few rows would harm.
         self._left = max(values)
@@ -98,6 +104,12 @@ class Sorted(Operator):
         self._rows = []
         while rows := list(islice(in_order, _BATCH_ROWS)):
             yield rows
+
+    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+        """Forget all rows."""
+        for run in self._runs:
+            run.close()
+        self._rows, self._runs = [], []
 
     def close(self) -> None:
         super().close()
@@ -173,6 +185,11 @@ class Zipped(Operator):
             )
             raise RuntimeError(msg)
         return pairs
+
+    def restart(self, ended: frozenset[int]) -> None:
+        """Forget the rows without a partner."""
+        self._waiting = ([], [])
+        self._ended = set(ended)
 
     def _put(self, values: list[tuple[Rows, Rows]]) -> None:
         if len(values) > 1:

@@ -7,11 +7,12 @@ they exist; the graph is the list of them in the order in which they were made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import UsageError
 from millstream.plan.frames import CollectFrames, FrameSpec
+from millstream.plan.iteration import BodyInput, Decide, LoopHead, LoopResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -305,6 +306,10 @@ Spec = (
     | Limit
     | SortBy
     | FrameSpec
+    | LoopHead
+    | BodyInput
+    | Decide
+    | LoopResult
     | Collect
     | Result
     | ForEach
@@ -334,6 +339,8 @@ class Node:
         Most tasks it may run in; None for as many as there are workers.
     makes_frames
         Whether its output comes in data frames, not in lists of rows.
+    back
+        Nodes whose output closes a loop here; they come later in the plan.
     """
 
     id: int
@@ -347,6 +354,7 @@ class Node:
     width: int | None = None
     buffer: BufferPolicy | None = None
     makes_frames: bool = False
+    back: tuple[int, ...] = ()
 
     @property
     def user_name(self) -> str:
@@ -391,7 +399,11 @@ class LogicalPlan:
 
     def consumers(self, node_id: int) -> list[Node]:
         """Return the nodes that read the output of a node, once per input."""
-        return [n for n in self.nodes for i in n.inputs if i == node_id]
+        return [n for n in self.nodes for i in (*n.inputs, *n.back) if i == node_id]
+
+    def close_loop(self, head: Node, back: tuple[int, ...]) -> None:
+        """Let the output of later nodes come back to the head of a loop."""
+        self.nodes[head.id] = replace(self.nodes[head.id], back=back)
 
     def check(self) -> None:
         """Refuse a flow that would do nothing or lose rows."""

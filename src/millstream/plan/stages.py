@@ -11,9 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millstream.config import fixed
+from millstream.errors import UsageError
 from millstream.plan.frames import JoinFrames
 from millstream.plan.grouping import Gather, LocalOrShuffle, Shuffle
+from millstream.plan.iteration import (
+    BodyInput,
+    Decide,
+    LoopHead,
+    LoopResult,
+    Outlet,
+    Port,
+)
 from millstream.plan.letters import may_send_letters
+from millstream.plan.loops import back_edges, check_bodies, enclosing
 from millstream.plan.nodes import (
     DeadLetters,
     KeyBy,
@@ -26,20 +37,33 @@ from millstream.plan.nodes import (
 from millstream.plan.rewrite import rewrite
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from millstream.config import BufferPolicy, Config
     from millstream.plan.grouping import Grouping
+    from millstream.plan.iteration import RoundState
     from millstream.plan.nodes import LogicalPlan
 
 __all__ = ["Edge", "Stage", "StagePlan", "plan_stages"]
 
+_AT_ONCE = fixed(1)
+"""Between heads and deciders, where a round waits for every message."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A chain of operators; `width` is the most tasks it may have."""
+    """A chain of operators; `width` is the most tasks it may have.
+
+    Attributes
+    ----------
+    gate
+        The state of the iteration that it is in the body of, if it has one.
+    """
 
     id: int
     nodes: tuple[Node, ...]
     width: int | None
+    gate: RoundState[Any] | None = None
 
     @property
     def name(self) -> str:
@@ -55,7 +79,17 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Rows, or dead letters alone, from one stage to input `port` of another."""
+    """Rows, or dead letters alone, from one stage to input `port` of another.
+
+    Attributes
+    ----------
+    outlet
+        Where the rows leave the source; only heads of iterations have several.
+    is_back
+        Whether it closes a loop.
+    carries_rounds
+        Whether both ends are in the body of an iteration, so that rounds end on it.
+    """
 
     id: int
     source: int
@@ -64,6 +98,9 @@ class Edge:
     grouping: Grouping
     buffer: BufferPolicy
     carries_letters: bool = False
+    outlet: int = 0
+    is_back: bool = False
+    carries_rounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +122,35 @@ class StagePlan:
 
 def plan_stages(plan: LogicalPlan, config: Config) -> StagePlan:
     """Cut a checked logical plan into stages."""
+    check_bodies(plan.nodes)
     builder = _Builder(rewrite(plan), config)
     for node in builder.nodes:
         builder.place(node)
+    for node in builder.nodes:
+        builder.close_loops(node)
     stages = tuple(
-        Stage(number, tuple(chain), width)
+        Stage(number, tuple(chain), width, builder.gate(chain[0]))
         for number, (chain, width) in enumerate(
             zip(builder.chains, builder.widths, strict=True)
         )
     )
+    _check_cycles(stages, builder.edges)
     return StagePlan(plan.name, stages, tuple(builder.edges))
+
+
+def _check_cycles(stages: tuple[Stage, ...], edges: list[Edge]) -> None:
+    """Refuse cycles that do not go through the head of a loop."""
+    ends = [(edge.source, edge.target) for edge in edges]
+    for place in back_edges(len(stages), ends):
+        edge = edges[place]
+        if not edge.is_back:
+            source, target = stages[edge.source], stages[edge.target]
+            msg = (
+                f"the output of {source.name!r} comes back to {target.name!r} without a "
+                "loop between them, so that each would wait for the other; use loop, "
+                "iterate or cycle"
+            )
+            raise UsageError(msg)
 
 
 class _Builder:
@@ -107,8 +163,9 @@ class _Builder:
         self._by_id = {node.id: node for node in nodes}
         self._stage_of: dict[int, int] = {}
         self._readers: dict[int, int] = {}
+        self._enclosing = enclosing(nodes)
         for node in nodes:
-            for source in node.inputs:
+            for source in (*node.inputs, *node.back):
                 self._readers[source] = self._readers.get(source, 0) + 1
 
     def place(self, node: Node) -> None:
@@ -121,13 +178,31 @@ class _Builder:
             self.chains.append([node])
             self.widths.append(self._width(node))
             for port, source in enumerate(node.inputs):
-                self._connect(self._by_id[source], stage, port)
+                self._connect(self._by_id[source], node, stage, port)
             if isinstance(node.spec, DeadLetters):
                 self._connect_letters(stage)
         self._stage_of[node.id] = stage
 
+    def close_loops(self, head: Node) -> None:
+        """Connect what comes back to the head of a loop, now that it has a stage."""
+        for source in head.back:
+            above = self._by_id[source]
+            is_decision = isinstance(above.spec, Decide)
+            port = Port.DECISIONS if is_decision else Port.RETURNED
+            self._connect(above, head, self._stage_of[head.id], port)
+
+    def gate(self, first: Node) -> RoundState[Any] | None:
+        """Return the state that a stage must have before it takes rows of a round."""
+        loops = self._enclosing[first.id]
+        if not loops:
+            return None
+        spec = self._by_id[loops[-1]].spec
+        assert isinstance(spec, LoopHead)
+        return spec.iteration.state
+
     def _can_chain(self, node: Node) -> bool:
-        if len(node.inputs) != 1 or isinstance(node.spec, Merge | Zip):
+        is_meeting = isinstance(node.spec, Merge | Zip | LoopHead)
+        if len(node.inputs) != 1 or is_meeting:
             return False
         above = self._by_id[node.inputs[0]]
         if above.regroups is not None or self._readers[above.id] > 1:
@@ -139,6 +214,8 @@ class _Builder:
 
     def _width(self, node: Node) -> int | None:
         """Return the most tasks of a stage that begins with `node`."""
+        if isinstance(node.spec, LoopHead):
+            return None
         inputs = node.inputs
         if isinstance(node.spec, JoinFrames):
             inputs = inputs[:1]
@@ -155,17 +232,33 @@ class _Builder:
     def _keeps_rows_in_place(self, above: Node) -> bool:
         return above.regroups is None and not _is_single_source(above)
 
-    def _connect(self, above: Node, stage: int, port: int) -> None:
+    def _connect(self, above: Node, node: Node, stage: int, port: int) -> None:
         source = self._stage_of[above.id]
+        is_control = port == Port.DECISIONS or _outlet(above, node) == Outlet.DECIDER
         edge = Edge(
             id=len(self.edges),
             source=source,
             target=stage,
             port=port,
             grouping=above.regroups or self._grouping(source, stage),
-            buffer=self._policy(source),
+            buffer=_AT_ONCE if is_control else self._policy(source),
+            outlet=_outlet(above, node),
+            is_back=above.id in node.back,
+            carries_rounds=self._carries_rounds(above, node) and not is_control,
         )
         self.edges.append(edge)
+
+    def _carries_rounds(self, above: Node, node: Node) -> bool:
+        """Whether a round of an iteration ends on the way between two operators."""
+        if isinstance(node.spec, Decide) or above.id in node.back:
+            spec = node.spec
+            return isinstance(spec, Decide) or (
+                isinstance(spec, LoopHead) and spec.iteration.has_rounds
+            )
+        loops = self._enclosing[node.id]
+        if isinstance(node.spec, BodyInput):
+            return bool(loops) and loops[-1] == above.id
+        return bool(loops) and loops[-1] in self._enclosing[above.id]
 
     def _connect_letters(self, stage: int) -> None:
         """Bring the letters of all stages before this one together."""
@@ -199,6 +292,15 @@ class _Builder:
             target_width is None or target_width > source_width
         )
         return Shuffle() if is_wider else LocalOrShuffle()
+
+
+def _outlet(above: Node, node: Node) -> int:
+    """Return where what a node reads leaves the node above."""
+    if not isinstance(above.spec, LoopHead):
+        return 0
+    if isinstance(node.spec, LoopResult):
+        return Outlet.RESULT
+    return Outlet.DECIDER if isinstance(node.spec, Decide) else Outlet.BODY
 
 
 def _only_moves(node: Node) -> bool:

@@ -18,7 +18,9 @@ ALIGNING   a forward channel whose barrier came is blocked; a back channel whose
 LOGGING    the state is captured; a batch from a back channel whose barrier is still
            due was in flight across the cut, so it is logged as well as delivered.
 
-A task without back channels leaves LOGGING in the step that enters it.  A channel that
+A task without back channels leaves LOGGING in the step that enters it.  In a loop the next
+epoch can come while an abandoned one still goes round: its barrier is put off until the
+seal, a forward channel that brought it is blocked, and what follows on a back channel waits.  A channel that
 ended counts as marked.  A task whose forward channels have all ended, or that has none
 (a source), learns of an epoch from the coordinator (`EpochAnnounced`); all others keep
 the announcement until its barrier comes, or until there is no channel left to bring it.
@@ -33,7 +35,8 @@ Invariants (see `Aligner.validate`)
 1. RUNNING means no channel is marked, held or logged.
 2. Batches are held only while ALIGNING, and only those of back channels.
 3. Batches are logged only while LOGGING, and only those of back channels.
-4. Epochs increase.
+4. Events are put off only while LOGGING, and only those of channels that are marked.
+5. Epochs increase.
 """
 
 from __future__ import annotations
@@ -185,6 +188,8 @@ class Aligner:
         self._marked: set[ChannelId] = set()
         self._held: list[tuple[ChannelId, Any]] = []
         self._logged: list[tuple[ChannelId, Any]] = []
+        #: What came behind the barrier of the next epoch, that barrier first.
+        self._put_off: list[BarrierArrived | BatchArrived | ChannelEnded] = []
         #: Epochs that were announced and have not begun here.
         self._announced: list[Barrier] = []
         assert self._back.isdisjoint(self._forward)
@@ -199,6 +204,8 @@ class Aligner:
         RemoteProtocolError
             If a peer repeated a barrier or opened a second epoch at once.
         """
+        if not isinstance(event, EpochAnnounced) and self._is_early(event):
+            return self._handle_early(event)
         match event:
             case BatchArrived(channel, batch):
                 return self._handle_batch(channel, batch)
@@ -218,8 +225,34 @@ class Aligner:
             assert not self._logged
         assert not self._held or self.phase is Phase.ALIGNING
         assert not self._logged or self.phase is Phase.LOGGING
+        assert not self._put_off or self.phase is Phase.LOGGING
+        assert all(event.channel in self._marked for event in self._put_off)
         assert all(channel not in self._forward for channel, _ in self._held)
         assert all(channel not in self._forward for channel, _ in self._logged)
+
+    def _is_early(self, event: BarrierArrived | BatchArrived | ChannelEnded) -> bool:
+        """Whether it belongs behind the barrier of the next epoch, and is too soon."""
+        if self.phase is not Phase.LOGGING:
+            return False
+        if any(event.channel == before.channel for before in self._put_off):
+            return True
+        assert self._barrier is not None
+        epoch = self._barrier.epoch
+        return isinstance(event, BarrierArrived) and event.barrier.epoch > epoch
+
+    def _handle_early(
+        self, event: BarrierArrived | BatchArrived | ChannelEnded
+    ) -> list[Command]:
+        self._check_known(event.channel)
+        if event.channel not in self._marked:
+            msg = (
+                f"the barrier of the next epoch arrived on channel {event.channel}, which "
+                f"has not delivered that of epoch {self._last_epoch}"
+            )
+            raise RemoteProtocolError(msg)
+        self._put_off.append(event)
+        is_forward = event.channel in self._forward
+        return [BlockChannel(event.channel)] if is_forward else []
 
     def _handle_batch(self, channel: ChannelId, batch: Any) -> list[Command]:
         self._check_known(channel)
@@ -269,6 +302,9 @@ class Aligner:
             commands += self._cut()
         if self.phase is Phase.LOGGING and self._back <= self._marked:
             commands.append(self._seal())
+            put_off, self._put_off = self._put_off, []
+            for event in put_off:
+                commands += self.handle(event)
             return self._advanced(commands) if self._announced else commands
         return commands
 

@@ -1,4 +1,4 @@
-"""The barrier: the in-band element that divides a stream at a cut."""
+"""What divides a stream in-band: the barrier at a cut, the mark at the end of a round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from millstream.protocol.ids import Epoch
 
-__all__ = ["Barrier", "Order", "barrier_from_wire"]
+__all__ = ["ROUND_END", "Barrier", "Order", "RoundEnd", "barrier_from_wire"]
 
 _FIELD_COUNT = 3
 
@@ -43,6 +43,14 @@ class Barrier:
     def to_wire(self) -> tuple[Any, ...]:
         """Return it as plain values."""
         return (self.epoch, self.since, tuple(str(order) for order in self.orders))
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnd:
+    """Everything of a round of an iteration is before it."""
+
+
+ROUND_END = RoundEnd()
 
 
 def barrier_from_wire(wire: object) -> Barrier:

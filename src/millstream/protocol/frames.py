@@ -3,7 +3,7 @@
 A `Frame` is one unit on the connection of a pair of peers.  Control messages
 (`MESSAGE`) stand outside every channel; all other kinds belong to one channel,
 whose elements obey the grammar
-``(BATCH | BARRIER)* END``.  `CREDIT` and `CLOSE` travel
+``(BATCH | BARRIER | ROUND)* END``.  `CREDIT` and `CLOSE` travel
 against the channel's direction, from its reader to its writer.
 
 This module does not know how a frame is encoded or sent.
@@ -30,6 +30,7 @@ class FrameKind(IntEnum):
     CREDIT = 4
     CLOSE = 5
     BARRIER = 6
+    ROUND = 7
 
 
 @dataclass(slots=True)
@@ -39,8 +40,8 @@ class Frame:
     Attributes
     ----------
     body
-        A control message, a batch (a list), a `Barrier`, a number of bytes (`CREDIT`)
-        or None.
+        A control message, a batch (a list), a `Barrier`, a `RoundEnd`, a number of bytes
+        (`CREDIT`) or None.
     cost
         Bytes of credit a batch takes; 0 for every other kind.
     """

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from millstream.operators.build import TaskContext, build_chain
+from millstream.operators.rounds import round_of
+from millstream.plan.iteration import Decide, LoopHead, Outlet, Port
 from millstream.plan.nodes import Read
 from millstream.plan.physical import Channel, PhysicalPlan, lay_out
 from millstream.protocol.batching import BatchSize
 from millstream.runtime.channels import (
+    BackChannel,
     CreditReturn,
     InputChannel,
     LocalCarrier,
@@ -22,6 +25,7 @@ from millstream.runtime.channels import (
     RemoteCarrier,
 )
 from millstream.runtime.guard import Guard
+from millstream.runtime.head import DeciderIntake, HeadIntake
 from millstream.runtime.intake import ChannelIntake, SourceIntake
 from millstream.runtime.router import Router, make_router
 from millstream.runtime.task import Task
@@ -78,6 +82,11 @@ class Beginning:
     ended: frozenset[tuple[int, int]] = frozenset()
 
 
+def _no_rows(sink: int, rows: Rows) -> None:
+    """Stand in where a task has no sink."""
+    raise AssertionError((sink, rows))
+
+
 @dataclass(frozen=True, slots=True)
 class _Assembler:
     deployment: Deployment
@@ -114,14 +123,51 @@ class _Assembler:
                 frame_size=_frame_size(first, config),
             )
             return
-        ends = []
-        for channel in self.plan.inputs(stage.id, index):
-            end = InputChannel(channel)
-            ends.append(end)
-            self.made.inputs[channel.id] = end
-            if self.placement[channel.source_index] != self.own_id:
-                self._attach_return(channel, end)
-        self.intakes[stage.id, index] = ChannelIntake(ends)
+        ends = [self._input(c) for c in self.plan.inputs(stage.id, index)]
+        self.intakes[stage.id, index] = self._channel_intake(stage, index, ends)
+
+    def _input(self, channel: Channel) -> InputChannel:
+        end = InputChannel(channel)
+        if channel.edge.is_back:
+            end = BackChannel(channel, self.deployment.config.loop_memory_bytes)
+        self.made.inputs[channel.id] = end
+        if self.placement[channel.source_index] != self.own_id:
+            self._attach_return(channel, end)
+        return end
+
+    def _channel_intake(
+        self, stage: Stage, index: int, ends: list[InputChannel]
+    ) -> ChannelIntake:
+        first = stage.nodes[0]
+        carrying = frozenset(
+            c.channel.id for c in ends if c.channel.edge.carries_rounds
+        )
+        if isinstance(first.spec, Decide):
+            return DeciderIntake(ends)
+        if isinstance(first.spec, LoopHead):
+            held = round_of(first.spec.iteration, self._context(stage, index))
+            is_nested = any(
+                c.port == Port.INPUT and c.channel.id in carrying for c in ends
+            )
+            return HeadIntake(first.name, index, ends, held, is_nested=is_nested)
+        return ChannelIntake(ends, rounds=carrying, gate=stage.gate)
+
+    def _context(
+        self,
+        stage: Stage,
+        index: int,
+        emit: Callable[[int, Rows], None] = _no_rows,
+    ) -> TaskContext:
+        edges = self.plan.stages.outputs(stage)
+        return TaskContext(
+            self.deployment.job,
+            index,
+            self.deployment.config,
+            emit,
+            self.deployment.state,
+            has_letters=any(edge.carries_letters for edge in edges),
+            worker_count=self.plan.worker_count,
+        )
 
     def _attach_return(self, channel: Channel, end: InputChannel) -> None:
         peer = self.placement[channel.source_index]
@@ -137,14 +183,7 @@ class _Assembler:
             self.emit(sink, index, task.epoch, rows)
 
         letters = self._letters(stage, index)
-        context = TaskContext(
-            self.deployment.job,
-            index,
-            config,
-            emit,
-            self.deployment.state,
-            has_letters=letters is not None,
-        )
+        context = self._context(stage, index, emit)
         task = Task(
             stage,
             index,
@@ -162,14 +201,16 @@ class _Assembler:
             task.end_at_once()
         self.made.tasks.append(task)
 
-    def _routers(self, stage: Stage, index: int) -> list[Router]:
+    def _routers(self, stage: Stage, index: int) -> list[list[Router]]:
+        """Return the routers of every outlet."""
         edges = self.plan.stages.outputs(stage)
         has_letters = any(edge.carries_letters for edge in edges)
-        return [
-            self._router(edge, stage, index, has_letters=has_letters)
-            for edge in edges
-            if not edge.carries_letters
-        ]
+        routers: list[list[Router]] = [[] for _ in Outlet]
+        for edge in edges:
+            if not edge.carries_letters:
+                router = self._router(edge, stage, index, has_letters=has_letters)
+                routers[edge.outlet].append(router)
+        return routers
 
     def _letters(self, stage: Stage, index: int) -> Router | None:
         """Return where the dead letters of a task go, if they are collected."""
@@ -231,6 +272,9 @@ def assemble(
         deployment, plan, own_id, placement, generation, network, clock, timers, emit,
         on_cut, on_end, beginning, Assembly(), {}, _window_bytes(deployment.config, plan),
     )  # fmt: skip
+    for stage in deployment.stages.stages:
+        if stage.gate is not None:
+            stage.gate.reset()
     own = [
         (stage, index)
         for stage in deployment.stages.stages

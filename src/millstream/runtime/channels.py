@@ -4,7 +4,12 @@ An `OutputChannel` collects rows and sends a batch when it is full or its timer 
 (rstream.md, section IV-B.2).  How a batch reaches the other end is the *carrier*'s
 business: by reference on the same worker, as a frame between two.
 
-A barrier leaves behind all rows that were put in before it and takes no credit.
+A *mark* - a barrier, or the end of a round - leaves behind all rows that were put in before
+it and takes no credit.
+
+A *back channel* closes a loop.  It takes batches off its carrier at once and keeps them, on
+disk if there are many, so that its writer is never without credit: a writer that waited for
+its own reader would wait for ever.
 
 Credit: the reader grants bytes (between workers) or batches (on one worker).  A writer
 without credit keeps its rows, which blocks its task; so back-pressure reaches the
@@ -17,9 +22,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import RemoteProtocolError, TransportError
-from millstream.protocol.barrier import Barrier
+from millstream.protocol.barrier import Barrier, RoundEnd
 from millstream.protocol.frames import Frame, FrameKind
-from millstream.runtime.batches import joined
+from millstream.state.batches import joined
+from millstream.state.shelf import Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +34,10 @@ if TYPE_CHECKING:
     from millstream.plan.physical import Channel
     from millstream.ports import Network
     from millstream.protocol.ids import Generation, PeerId
+    from millstream.state.shelf import Kept
 
 __all__ = [
+    "BackChannel",
     "CreditReturn",
     "InputChannel",
     "LocalCarrier",
@@ -38,6 +46,7 @@ __all__ = [
 ]
 
 Rows = list[Any]
+Mark = Barrier | RoundEnd
 
 _CREDIT_PARTS = 4
 """A reader returns credit in quarters of the window, not frame by frame."""
@@ -58,7 +67,7 @@ class InputChannel:
         self.is_blocked = False
         #: Rows taken so far; tells where a failing row was.
         self.rows_taken = 0
-        self._queue: deque[tuple[Rows | Barrier, int]] = deque()
+        self._queue: deque[tuple[Rows | Mark, int]] = deque()
         #: Called with every element that came.
         self.wake: Callable[[InputChannel], None] = _no_wake
         self._sequence = 0
@@ -72,11 +81,11 @@ class InputChannel:
 
     @property
     def batch_count(self) -> int:
-        """Batches that wait; barriers take no room that anybody has to grant."""
-        return sum(not isinstance(body, Barrier) for body, _ in self._queue)
+        """Batches that wait; marks take no room that anybody has to grant."""
+        return sum(not isinstance(body, Mark) for body, _ in self._queue)
 
     def receive(
-        self, kind: FrameKind, sequence: int, body: Rows | Barrier, cost: int
+        self, kind: FrameKind, sequence: int, body: Rows | Mark, cost: int
     ) -> None:
         """Take the next element of the channel from its carrier."""
         if sequence != self._sequence:
@@ -94,17 +103,20 @@ class InputChannel:
         elif self.is_closed:
             return
         else:
-            self._queue.append((body, cost))
+            self._keep(body, cost)
         self.wake(self)
 
-    def take(self) -> Rows | Barrier:
+    def take(self) -> Rows | Mark:
         """Return the oldest element and give its credit back."""
         body, cost = self._queue.popleft()
-        if not isinstance(body, Barrier):
+        if not isinstance(body, Mark):
             self.rows_taken += len(body)
             if not self.is_ended:
                 self.grant(cost)
         return body
+
+    def _keep(self, body: Rows | Mark, cost: int) -> None:
+        self._queue.append((body, cost))
 
     def close(self) -> None:
         """Read nothing more, whatever still comes."""
@@ -113,6 +125,45 @@ class InputChannel:
             self._queue.clear()
             if not self.is_ended:
                 self.tell_closed()
+
+
+class BackChannel(InputChannel):
+    """The reading end of a channel that closes a loop."""
+
+    def __init__(self, channel: Channel, memory_bytes: int) -> None:
+        super().__init__(channel)
+        self._shelf = Shelf(memory_bytes)
+        self._elements: deque[Kept | Mark] = deque()
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    @property
+    def batch_count(self) -> int:
+        """None that anybody has to grant room for."""
+        return 0
+
+    def take(self) -> Rows | Mark:
+        """Return the oldest element."""
+        element = self._elements.popleft()
+        if isinstance(element, Mark):
+            return element
+        self._shelf.free([element])
+        rows: Rows = element.load()
+        self.rows_taken += len(rows)
+        return rows
+
+    def close(self) -> None:
+        """Read nothing more, whatever still comes."""
+        self._elements.clear()
+        super().close()
+
+    def _keep(self, body: Rows | Mark, cost: int) -> None:
+        if isinstance(body, Mark):
+            self._elements.append(body)
+        else:
+            self._elements.append(self._shelf.put(body))
+            self.grant(cost)
 
 
 class LocalCarrier:
@@ -140,9 +191,9 @@ class LocalCarrier:
         self._target.receive(FrameKind.BATCH, self._sequence, rows, 1)
         self._sequence += 1
 
-    def send_barrier(self, barrier: Barrier) -> None:
-        """Hand a barrier over."""
-        self._target.receive(FrameKind.BARRIER, self._sequence, barrier, 0)
+    def send_mark(self, mark: Mark) -> None:
+        """Hand a mark over."""
+        self._target.receive(_kind(mark), self._sequence, mark, 0)
         self._sequence += 1
 
     def end(self) -> None:
@@ -198,9 +249,9 @@ class RemoteCarrier:
         self._sequence += 1
         self._rows_max = max(1, len(rows) * self._frame_bytes // max(1, cost))
 
-    def send_barrier(self, barrier: Barrier) -> None:
-        """Send a barrier."""
-        self._network.send(self._peer, self._frame(FrameKind.BARRIER, barrier))
+    def send_mark(self, mark: Mark) -> None:
+        """Send a mark."""
+        self._network.send(self._peer, self._frame(_kind(mark), mark))
         self._sequence += 1
 
     def end(self) -> None:
@@ -211,7 +262,7 @@ class RemoteCarrier:
         """Take back what the reader granted."""
         self._credit += amount
 
-    def _frame(self, kind: FrameKind, body: Rows | Barrier | None) -> Frame:
+    def _frame(self, kind: FrameKind, body: Rows | Mark | None) -> Frame:
         return Frame(kind, self._generation, self._channel.id, self._sequence, body)
 
 
@@ -270,7 +321,7 @@ class OutputChannel:
         self._row_count = 0
         self._is_due = False
         #: Waits for the rows before it to leave; its task puts nothing in meanwhile.
-        self._barrier: Barrier | None = None
+        self._mark: Mark | None = None
         self._deadline_ns: int | None = None
         self._set_timer = set_timer
 
@@ -309,23 +360,23 @@ class OutputChannel:
         self._parts = [rest] if len(rest) > 0 else []
         if not self._parts:
             self._is_due, self._deadline_ns = False, None
-            self._send_barrier()
+            self._send_mark()
 
-    def put_barrier(self, barrier: Barrier) -> None:
-        """Send everything, then the barrier, as soon as credit allows."""
-        assert self._barrier is None, "a task waits until its last barrier has left"
+    def put_mark(self, mark: Mark) -> None:
+        """Send everything, then the mark, as soon as credit allows."""
+        assert self._mark is None, "a task waits until its last mark has left"
         if self.is_closed:
             return
-        self._barrier = barrier
+        self._mark = mark
         if self._parts:
             self.flush()
         else:
-            self._send_barrier()
+            self._send_mark()
 
-    def _send_barrier(self) -> None:
-        barrier, self._barrier = self._barrier, None
-        if barrier is not None:
-            self.carrier.send_barrier(barrier)
+    def _send_mark(self) -> None:
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            self.carrier.send_mark(mark)
 
     def fire_timer(self, deadline_ns: int) -> None:
         """Send the buffer if this is still the timer of its oldest row."""
@@ -346,7 +397,11 @@ class OutputChannel:
     def close(self) -> None:
         """Drop everything: the reader wants nothing more."""
         self.is_closed, self._parts, self._row_count = True, [], 0
-        self._is_due, self._barrier = False, None
+        self._is_due, self._mark = False, None
+
+
+def _kind(mark: Mark) -> FrameKind:
+    return FrameKind.BARRIER if isinstance(mark, Barrier) else FrameKind.ROUND
 
 
 def _no_wake(_channel: InputChannel) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.operators.failure import blame, is_record_to_blame, row_index
 from millstream.operators.letters import DeadLetter
-from millstream.runtime.batches import joined
+from millstream.state.batches import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable

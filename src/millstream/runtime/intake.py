@@ -13,23 +13,28 @@ from typing import TYPE_CHECKING, Any
 from millstream.protocol.align import (
     Aligner,
     BarrierArrived,
+    BatchArrived,
     BlockChannel,
     ChannelEnded,
     Cut,
+    DeliverBatch,
+    Seal,
     UnblockChannel,
 )
-from millstream.protocol.barrier import Barrier
+from millstream.protocol.barrier import Barrier, RoundEnd
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from millstream.config import Config
     from millstream.connectors.base import Source, SourceReader, Split
-    from millstream.protocol.align import Command, Event
+    from millstream.plan.iteration import RoundState
+    from millstream.protocol.align import Command
     from millstream.protocol.batching import BatchSize
     from millstream.protocol.ids import ChannelId
     from millstream.protocol.messages import Offset
     from millstream.runtime.channels import InputChannel
+    from millstream.state.base import State
 
 __all__ = ["ChannelIntake", "Intake", "SourceIntake"]
 
@@ -37,33 +42,89 @@ Rows = list[Any]
 
 
 class ChannelIntake:
-    """Reads the input channels of a task, in the order in which they have batches."""
+    """Reads the input channels of a task, in the order in which they have batches.
 
-    def __init__(self, channels: list[InputChannel]) -> None:
+    Parameters
+    ----------
+    rounds
+        Channels on which every round of an iteration ends with a mark, if the task is in
+        the body of one.
+    back
+        Channels that close a loop at this task.
+    gate
+        Holds rows of a round back until its state is here.
+    """
+
+    #: Where what is taken leaves the task; only heads of iterations have several.
+    outlet = 0
+    #: Whether the end of a round must leave at `outlet` before anything else.
+    is_mark_due = False
+
+    def __init__(
+        self,
+        channels: list[InputChannel],
+        *,
+        rounds: frozenset[ChannelId] = frozenset(),
+        back: frozenset[ChannelId] = frozenset(),
+        gate: RoundState[Any] | None = None,
+    ) -> None:
         self.channels = channels
         #: The cut that is due.
         self.barrier: Barrier | None = None
+        #: Whether the barrier of the last cut has come round every loop just now.
+        self.is_sealed = False
         self._by_id: dict[ChannelId, InputChannel] = {c.channel.id: c for c in channels}
-        self._aligner = Aligner(self._by_id)
+        self._back = back
+        self._aligner = Aligner([c for c in self._by_id if c not in back], back)
         self._after_cut: list[Command] = []
         self._ready: deque[InputChannel] = deque()
         #: Wake-ups of blocked channels, in order.
         self._parked: list[InputChannel] = []
+        #: Batches that may be given to the operators, before any others.
+        self._delivered: deque[tuple[Rows, InputChannel]] = deque()
         self._current: InputChannel | None = None
         self._over_ports: list[int] = []
+        #: Whether the task is in the body of an iteration.
+        self.has_rounds = bool(rounds)
+        self._rounds = set(rounds)
+        self._rounds_ended: set[ChannelId] = set()
+        self._gate = gate
+        self._rounds_done = 0 if gate is None else gate.begun
         for channel in channels:
             channel.wake = self._ready.append
 
     @property
     def is_over(self) -> bool:
         """Whether every channel has ended and is empty."""
-        is_empty = not self._ready and not self._parked
+        is_empty = not self._ready and not self._parked and not self._delivered
         return is_empty and all(c.is_ended for c in self.channels)
 
     @property
     def is_ready(self) -> bool:
         """Whether `take` may have something to do now."""
-        return bool(self._ready)
+        return bool(self._ready or self._delivered)
+
+    @property
+    def is_round_over(self) -> bool:
+        """Whether all of a round has been taken, and all there is beside it."""
+        if not self._rounds_ended or self._rounds_ended != self._rounds:
+            return False
+        return all(
+            c.is_ended and not len(c)
+            for c in self.channels
+            if c.channel.id not in self._rounds
+        )
+
+    @property
+    def ended_ports(self) -> frozenset[int]:
+        """Ports on which nothing more comes, whatever the round."""
+        open_ports = {c.port for c in self.channels if not c.is_ended}
+        return frozenset(c.port for c in self.channels) - open_ports
+
+    def begin_round(self) -> None:
+        """Take the rows of the next round."""
+        self._rounds_ended.clear()
+        self._rounds_done += 1
 
     def announce(self, barrier: Barrier) -> None:
         """Channels bring the barrier; the announcement is for those without any."""
@@ -72,42 +133,76 @@ class ChannelIntake:
         """Return nothing: channels are empty at a cut."""
         return ()
 
+    def states(self) -> dict[str, State]:
+        """Return what it remembers, by name."""
+        return {}
+
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
         """Return a batch and its input port, or None."""
-        while self._ready and self.barrier is None:
-            channel = self._ready.popleft()
-            if channel.is_blocked:
-                self._parked.append(channel)
-            elif len(channel):
-                element = channel.take()
-                if not isinstance(element, Barrier):
-                    self._current = channel
-                    return element, channel.port
-                self._align(BarrierArrived(channel.channel.id, element))
-            elif channel.is_ended:
-                self._note_end(channel.port)
-                self._align(ChannelEnded(channel.channel.id))
+        while self.barrier is None and (self._delivered or self._ready):
+            if self._delivered:
+                if self._gate is not None and self._gate.begun <= self._rounds_done:
+                    return None
+                rows, self._current = self._delivered.popleft()
+                return rows, self._current.port
+            self._read(self._ready.popleft())
         return None
 
     def release(self) -> None:
         """Read on: the cut is done."""
         self.barrier = None
         commands, self._after_cut = self._after_cut, []
-        for command in commands:
-            if isinstance(command, UnblockChannel):
-                self._by_id[command.channel].is_blocked = False
+        self._obey(commands)
         self._ready.extendleft(reversed(self._parked))
         self._parked.clear()
 
-    def _align(self, event: Event) -> None:
-        commands = self._aligner.handle(event)
+    def _read(self, channel: InputChannel) -> None:
+        """Take an element of a channel that was woken."""
+        if channel.is_blocked:
+            self._parked.append(channel)
+        elif len(channel):
+            self._note(channel, channel.take())
+        elif channel.is_ended:
+            self._end(channel)
+
+    def _end(self, channel: InputChannel) -> None:
+        """Take the end of a channel."""
+        self._rounds.discard(channel.channel.id)
+        self._note_end(channel.port)
+        self._obey(self._aligner.handle(ChannelEnded(channel.channel.id)))
+
+    def _note(self, channel: InputChannel, element: Rows | Barrier | RoundEnd) -> None:
+        own = channel.channel.id
+        if isinstance(element, Barrier):
+            self._obey(self._aligner.handle(BarrierArrived(own, element)))
+        elif isinstance(element, RoundEnd):
+            self._rounds_ended.add(own)
+            self._note_end(channel.port)
+        elif own in self._back:
+            self._obey(self._aligner.handle(BatchArrived(own, element)))
+        else:
+            self._delivered.append((element, channel))
+
+    def _obey(self, commands: list[Command]) -> None:
         for number, command in enumerate(commands):
-            if isinstance(command, BlockChannel):
-                self._by_id[command.channel].is_blocked = True
-            elif isinstance(command, Cut):
-                self.barrier = command.barrier
-                self._after_cut = commands[number + 1 :]
-                return
+            match command:
+                case BlockChannel(channel):
+                    self._by_id[channel].is_blocked = True
+                case UnblockChannel(channel):
+                    self._by_id[channel].is_blocked = False
+                case DeliverBatch(channel, batch):
+                    self._delivered.append((batch, self._by_id[channel]))
+                case Seal(_, logged):
+                    self.is_sealed = True
+                    self._keep_log([(self._by_id[c].port, b) for c, b in logged])
+                case Cut(barrier):
+                    self.barrier = barrier
+                    self._after_cut = commands[number + 1 :]
+                    return
+
+    def _keep_log(self, logged: list[tuple[int, Rows]]) -> None:
+        """Take what was in flight in a loop, by input port; without one, nothing is."""
+        assert not logged
 
     def note_time(self, rows: int, elapsed_ns: int) -> None:
         """Learn nothing: how large batches are is up to their senders."""
@@ -119,8 +214,13 @@ class ChannelIntake:
 
     def _note_end(self, port: int) -> None:
         same_port = [c for c in self.channels if c.port == port]
-        if all(c.is_ended and not len(c) for c in same_port):
+        if all(self._has_ended(c) for c in same_port):
             self._over_ports.append(port)
+
+    def _has_ended(self, channel: InputChannel) -> bool:
+        """Whether all has been taken of a channel, or all of this round."""
+        is_over = channel.is_ended and not len(channel)
+        return is_over or channel.channel.id in self._rounds_ended
 
     def position(self, row_index: int | None, row_count: int) -> str:
         """Say which row of the last batch is meant."""
@@ -136,12 +236,15 @@ class ChannelIntake:
         """Read nothing more."""
         self._ready.clear()
         self._parked.clear()
+        self._delivered.clear()
         for channel in self.channels:
             channel.close()
 
 
 class SourceIntake:
     """Reads the splits of a source that belong to a task, a batch of each in turn.
+
+    It is in no loop.
 
     Parameters
     ----------
@@ -150,6 +253,13 @@ class SourceIntake:
     offsets
         Where to go on in splits that were read before; None in those read to the end.
     """
+
+    outlet = 0
+    is_mark_due = False
+    has_rounds = False
+    is_round_over = False
+    ended_ports: frozenset[int] = frozenset()
+    is_sealed = False
 
     def __init__(
         self,
@@ -242,9 +352,17 @@ class SourceIntake:
         self._announced.append(barrier)
         self.idle_until_ns = None
 
+    def begin_round(self) -> None:
+        """Do nothing: rounds do not come to sources."""
+
+    def states(self) -> dict[str, State]:
+        """Return nothing: how far it has read is told by `offsets`."""
+        return {}
+
     def release(self) -> None:
         """Read on: the cut is done."""
         self.barrier = None
+        self.is_sealed = True
 
     def offsets(self) -> tuple[Offset, ...]:
         """Return how far every split has been read that has been begun."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Restoration", "beginning_of", "is_same_plan"]
 
+_KEYLESS = {SegmentKind.TASK, SegmentKind.BATCHES}
+
 
 def beginning_of(manifest: Manifest, deployment: Deployment) -> Beginning:
     """Return where the tasks of a plan begin after this snapshot.
@@ -101,11 +103,11 @@ class Restoration:
     def _fill(self, task: Task, state: State, segments: list[Segment]) -> None:
         """Give a state what is its own: by shard, or by index where it has no keys."""
         by_index = [s for s in segments if self._target(s) == task.index]
-        keyless = {s.task: s for s in by_index if s.kind is SegmentKind.TASK}
+        keyless = [s for s in by_index if s.kind in _KEYLESS]
         if keyless:
-            state.restore(keyless.values(), ALL_SHARDS)
+            state.restore(keyless, ALL_SHARDS)
             return
-        keyed = [s for s in segments if s.kind is not SegmentKind.TASK]
+        keyed = [s for s in segments if s.kind not in _KEYLESS]
         if self._is_same_plan:
             keyed = [s for s in keyed if s.task == task.index]
         try:

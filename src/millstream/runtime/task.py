@@ -6,11 +6,17 @@ work and returns; a task whose output is blocked does nothing.
 Its life::
 
     RUNNING --input over, or nobody reads on--> FINISHING --all rows routed--> DRAINING
-                                                               --all rows sent--> ENDED
+       ^                                            |          --all rows sent--> ENDED
+       +-- in an iteration, at the end of a round --+
 
 While RUNNING it cuts where its intake says so: it captures the state of its operators,
 sends the barrier on and hands the capture to whoever keeps it.  Its last words are not
-cut; a snapshot has either all of them or none.
+cut; a snapshot has either all of them or none.  Where the barrier goes round a loop, the
+capture waits for it, and takes what came round before it along.
+
+In the body of an iteration a round is like an input of its own: at its end the operators
+say their last words, the mark of the end goes on, and they begin anew.  Where the input
+itself ends, there is nothing left to say.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.failure import Blame, blame
-from millstream.protocol.barrier import Order
+from millstream.protocol.barrier import ROUND_END, Order
 from millstream.protocol.ids import Epoch
 from millstream.runtime.intake import SourceIntake
 
@@ -34,10 +40,11 @@ if TYPE_CHECKING:
     from millstream.ports import Clock
     from millstream.protocol.barrier import Barrier
     from millstream.protocol.messages import Offset
+    from millstream.protocol.rounds import RoundsSoFar
     from millstream.runtime.guard import Guard
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
-    from millstream.state.base import Capture
+    from millstream.state.base import Capture, State
 
 __all__ = ["Task", "TaskCut", "TaskFailedError", "TaskPhase"]
 
@@ -103,7 +110,7 @@ class Task:
         index: int,
         intake: Intake,
         chain: list[Operator],
-        routers: list[Router],
+        routers: list[list[Router]],
         *,
         clock: Clock,
         slice_batches: int,
@@ -122,8 +129,9 @@ class Task:
         self.blocked_ns = 0
         self._intake = intake
         self._chain = chain
+        #: By outlet; all but heads of iterations have one.
         self._routers = routers
-        self._row_outputs = [c for router in routers for c in router.channels]
+        self._row_outputs = [c for some in routers for r in some for c in r.channels]
         self._guard = guard
         letters = [] if guard is None else guard.router.channels
         self._outputs = [*self._row_outputs, *letters]
@@ -132,7 +140,10 @@ class Task:
         self._on_cut = on_cut
         self._on_end = on_end
         self._is_paused = False
+        self._is_pausing = False
         self._resumed_epoch = 0
+        #: A cut whose barrier has not come round every loop.
+        self._unsealed: TaskCut | None = None
         self._transactions: list[tuple[str, bytes]] = []
         self._finishing: Iterator[None] = iter(())
         self._now_ns = 0
@@ -155,20 +166,26 @@ class Task:
             return self.blocked_ns
         return self.blocked_ns + now_ns - self._blocked_since_ns
 
-    def states(self) -> dict[str, Any]:
+    def states(self) -> dict[str, State]:
         """Return the states of its operators, by name."""
-        return {_name(o): o.state for o in self._chain if o.state is not None}
+        own = {_name(o): o.state for o in self._chain if o.state is not None}
+        return own | self._intake.states()
+
+    @property
+    def rounds(self) -> RoundsSoFar | None:
+        """How far an iteration has come that is decided over here."""
+        return self._chain[0].rounds if self._chain else None
 
     def announce(self, barrier: Barrier) -> None:
-        """Note that an epoch is open; only a source learns of it this way."""
-        if self.phase is TaskPhase.RUNNING:
+        """Note that an epoch is open; only sources and deciders learn of it this way."""
+        if self.phase in {TaskPhase.RUNNING, TaskPhase.FINISHING}:
             self._intake.announce(barrier)
 
     def complete(self, epoch: Epoch) -> None:
         """Note that an epoch is complete."""
-        for operator in self._chain:
-            if operator.state is not None and self.phase is not TaskPhase.ENDED:
-                operator.state.complete(epoch)
+        if self.phase is not TaskPhase.ENDED:
+            for state in self.states().values():
+                state.complete(epoch)
 
     def resume(self, epoch: Epoch) -> None:
         """Go on after the pause at this epoch, which may not have come here yet."""
@@ -233,23 +250,55 @@ class Task:
                 return True
             began_ns = self._clock.monotonic_ns()
             taken = self._take()
-            if self._intake.barrier is not None:
-                self._cut(self._intake.barrier)
+            if self._has_marked():
                 return True
             if taken is not None:
                 self._process(*taken)
                 elapsed_ns = self._clock.monotonic_ns() - began_ns
                 self._intake.note_time(len(taken[0]), elapsed_ns)
-            is_over = taken is None and self._intake.is_over
-            if self._is_satisfied() or is_over:
-                self._intake.close()
-                self._begin_finish()
+            if self._is_at_end(taken):
                 return True
             if taken is None:
                 return done > 0
             if self._is_blocked() or self._is_slice_over():
                 return True
         return True
+
+    def _has_marked(self) -> bool:
+        """Do what the intake found due before anything else; return whether it did."""
+        intake = self._intake
+        if intake.is_sealed:
+            self._seal_loop()
+        elif intake.barrier is not None:
+            self._cut(intake.barrier)
+        elif intake.is_mark_due:
+            self._mark_round(intake.outlet)
+        else:
+            return False
+        return True
+
+    def _is_at_end(self, taken: tuple[Rows, int] | None) -> bool:
+        """Begin to finish, if the input is over, or a round of it."""
+        is_satisfied = self._is_satisfied()
+        is_over = taken is None and self._intake.is_over
+        if self._intake.has_rounds:
+            if taken is None and self._intake.is_round_over:
+                self._begin_finish()
+            elif is_over:
+                self._intake.close()
+                self.phase = TaskPhase.DRAINING
+        elif is_satisfied or is_over:
+            self._intake.close()
+            self._begin_finish()
+        return self.phase is not TaskPhase.RUNNING
+
+    def _mark_round(self, outlet: int) -> None:
+        """Send the end of a round behind its rows."""
+        for router in self._routers[outlet]:
+            for output in router.channels:
+                if output.channel.edge.carries_rounds:
+                    output.put_mark(ROUND_END)
+        self._intake.is_mark_due = False
 
     def _cut(self, barrier: Barrier) -> None:
         """Capture the state, front to back, and send the barrier behind all rows."""
@@ -261,14 +310,25 @@ class Task:
                 capture = operator.state.capture(barrier.epoch, barrier.since)
                 captures.append((_name(operator), capture))
             self._seal(operator, barrier.epoch)
+        for name, state in self._intake.states().items():
+            captures.append((name, state.capture(barrier.epoch, barrier.since)))
         for channel in self._outputs:
-            channel.put_barrier(barrier)
+            channel.put_mark(barrier)
         self.epoch = barrier.epoch
-        is_pausing = Order.PAUSE in barrier.orders
-        self._is_paused = is_pausing and barrier.epoch > self._resumed_epoch
         self._intake.release()
         pause_ns = self._clock.monotonic_ns() - began_ns
-        self._on_cut(self._left(tuple(captures), pause_ns))
+        self._unsealed = self._left(tuple(captures), pause_ns)
+        self._is_pausing = Order.PAUSE in barrier.orders
+        if self._intake.is_sealed:
+            self._seal_loop()
+
+    def _seal_loop(self) -> None:
+        """Hand the last cut on: its barrier has come round every loop."""
+        self._intake.is_sealed = False
+        cut, self._unsealed = self._unsealed, None
+        assert cut is not None
+        self._is_paused = self._is_pausing and cut.epoch > self._resumed_epoch
+        self._on_cut(cut)
 
     def _flush(self, index: int, operator: Operator) -> None:
         try:
@@ -351,7 +411,7 @@ class Task:
 
     def _route(self, rows: Rows) -> None:
         self.rows_out += len(rows)
-        for router in self._routers:
+        for router in self._routers[self._intake.outlet]:
             try:
                 if self._guard is not None and router.is_guarded:
                     last = self.stage.nodes[-1]
@@ -399,8 +459,18 @@ class Task:
             if self._is_blocked():
                 return
             if next(self._finishing, _END) is _END:
-                self.phase = TaskPhase.DRAINING
+                self._finished()
                 return
+
+    def _finished(self) -> None:
+        if not self._intake.has_rounds:
+            self.phase = TaskPhase.DRAINING
+            return
+        for operator in self._chain:
+            operator.restart(self._intake.ended_ports)
+        self._mark_round(0)
+        self._intake.begin_round()
+        self.phase = TaskPhase.RUNNING
 
     def _drain(self) -> bool:
         """Send what is left, then the end, on every channel."""

@@ -19,6 +19,7 @@ BATCH      pickle, protocol 5, of the list; or, of a data frame, an Arrow
 BARRIER    msgpack of `millstream.protocol.barrier.Barrier.to_wire`
 CREDIT     a number of bytes, 8 bytes
 END CLOSE  nothing
+ROUND      nothing
 =========  ==========================================================
 
 Batches are pickled, so a `FrameDecoder` may only ever be fed by a peer that has
@@ -36,11 +37,11 @@ import msgpack
 from xxhash import xxh3_64_intdigest
 
 from millstream.errors import RemoteProtocolError, TransportError
-from millstream.protocol.barrier import barrier_from_wire
+from millstream.protocol.barrier import ROUND_END, RoundEnd, barrier_from_wire
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation
 from millstream.protocol.messages import from_wire, to_wire
-from millstream.runtime.batches import ARROW_MAGIC, arrow_bytes, frame_from_arrow
+from millstream.state.batches import ARROW_MAGIC, arrow_bytes, frame_from_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,12 @@ _JOIN_BYTES = 8 * 1024
 """Up to this size one copy is cheaper than one more entry in `sendmsg`."""
 
 _KINDS = {int(kind): kind for kind in FrameKind}
-_PAYLOAD_BYTES = {FrameKind.END: 0, FrameKind.CLOSE: 0, FrameKind.CREDIT: _CREDIT.size}
+_PAYLOAD_BYTES = {
+    FrameKind.END: 0,
+    FrameKind.CLOSE: 0,
+    FrameKind.ROUND: 0,
+    FrameKind.CREDIT: _CREDIT.size,
+}
 
 
 def _checksum(fields: Buffer, payload: Buffer) -> int:
@@ -311,6 +317,11 @@ def _read_credit(payload: memoryview) -> int:
     return int(_CREDIT.unpack(payload)[0])
 
 
+def _read_round(payload: memoryview) -> RoundEnd:
+    del payload
+    return ROUND_END
+
+
 def _read_nothing(payload: memoryview) -> None:
     del payload
 
@@ -319,6 +330,7 @@ _READERS: dict[FrameKind, Callable[[memoryview], Any]] = {
     FrameKind.MESSAGE: _read_message,
     FrameKind.BATCH: _read_batch,
     FrameKind.BARRIER: _read_barrier,
+    FrameKind.ROUND: _read_round,
     FrameKind.CREDIT: _read_credit,
     FrameKind.END: _read_nothing,
     FrameKind.CLOSE: _read_nothing,

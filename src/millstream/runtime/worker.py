@@ -194,9 +194,9 @@ class Worker:
     def _handle_element(self, frame: Frame) -> None:
         made = self._made
         match frame.kind:
-            case FrameKind.BATCH | FrameKind.BARRIER | FrameKind.END if (
-                frame.channel in made.inputs
-            ):
+            case (
+                FrameKind.BATCH | FrameKind.BARRIER | FrameKind.ROUND | FrameKind.END
+            ) if frame.channel in made.inputs:
                 made.inputs[frame.channel].receive(
                     frame.kind, frame.sequence, frame.body, frame.cost
                 )

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from millstream.errors import OperatorError
 from millstream.plan.frames import CollectFrames
 from millstream.protocol.frames import FrameKind
-from millstream.runtime.batches import as_rows
 from millstream.simulation.options import FaultKind
+from millstream.state.batches import as_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

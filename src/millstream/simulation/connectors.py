@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.connectors.base import Sink, SinkWriter, Source, SourceReader, Split
 from millstream.plan.nodes import ForEach, Read, Write
-from millstream.runtime.batches import as_rows
 from millstream.simulation.seed import stream
+from millstream.state.batches import as_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

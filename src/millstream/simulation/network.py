@@ -443,7 +443,7 @@ def _lane(frame: Frame) -> int:
     match frame.kind:
         case FrameKind.MESSAGE:
             return _MESSAGE_LANE
-        case FrameKind.BATCH | FrameKind.BARRIER | FrameKind.END:
+        case FrameKind.BATCH | FrameKind.BARRIER | FrameKind.ROUND | FrameKind.END:
             return frame.channel
         case FrameKind.CREDIT | FrameKind.CLOSE:
             return _CREDIT_LANE - frame.channel

@@ -30,6 +30,7 @@ class SegmentKind(StrEnum):
     ROWS = "rows"
     FRAME = "frame"
     TASK = "task"
+    BATCHES = "batches"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream.errors import LocalProtocolError
 from millstream.state.base import Segment, SegmentKind
+from millstream.state.kept_batches import ANEW
 from millstream.state.row_codec import DELETED, decode_rows, sharded_segments
 
 if TYPE_CHECKING:
@@ -94,7 +95,14 @@ def _newest(segments: Sequence[Segment], merging: Merging) -> list[Segment]:  # 
     return [segments[-1]]
 
 
+def _since_anew(segments: Sequence[Segment], merging: Merging) -> list[Segment]:  # noqa: ARG001
+    """Leave out what a list of batches that was begun anew no longer has."""
+    last = [n for n, segment in enumerate(segments) if segment.payload[:1] == ANEW]
+    return list(segments[last[-1] :] if last else segments)
+
+
 _MERGERS: dict[SegmentKind, Merger] = {
     SegmentKind.ROWS: _merged_rows,
     SegmentKind.TASK: _newest,
+    SegmentKind.BATCHES: _since_anew,
 }

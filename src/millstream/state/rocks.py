@@ -121,6 +121,7 @@ class RocksTable(MutableMapping[Any, Any]):
         self._opened.clear()
         self._drop_cache()
         self._cold_count = 0
+        self._touched.forget()
 
     def touch(self, keys: Iterable[Any]) -> Entries:
         """Fetch what is there of these keys, and note that they are being changed."""

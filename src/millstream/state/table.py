@@ -113,6 +113,7 @@ class MemoryTable:
     def clear(self) -> None:
         """Forget everything, for good: it is not noted in a delta."""
         self._entries.clear()
+        self._touched.forget()
 
     def capture(self, epoch: Epoch, since: Epoch) -> RowsCapture:
         """Return the entries touched after `since`, or all; takes no copies of most."""

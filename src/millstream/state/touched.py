@@ -61,3 +61,7 @@ class TouchedKeys:
         self._complete = max(self._complete, epoch)
         for number in [n for n in self._by_epoch if n <= epoch]:
             del self._by_epoch[number]
+
+    def forget(self) -> None:
+        """Forget what was touched since the last cut: it is not there any more."""
+        self._now.clear()

@@ -223,7 +223,7 @@ def test_frames_of_two_flows_cannot_be_joined() -> None:
     left = ms.Flow("one").from_frame(ROWS)
     right = ms.Flow("other").from_frame(OTHER)
 
-    with pytest.raises(ms.UsageError, match="frames of two flows, 'one' and 'other'"):
+    with pytest.raises(ms.UsageError, match="belongs to two flows, 'one' and 'other'"):
         left.join(right, "k")
 
 

@@ -10,7 +10,7 @@ from tests.making import channel
 from millstream.config import BufferPolicy, adaptive, fixed
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.ports import FrameArrived
-from millstream.protocol.barrier import Barrier
+from millstream.protocol.barrier import Barrier, RoundEnd
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import Epoch, Generation, PeerId
 from millstream.runtime.channels import (
@@ -54,7 +54,7 @@ class LocalPair:
         self.clock.advance(duration)
         self.timers.fire(self.clock.monotonic_ns())
 
-    def arrived(self) -> list[list[int] | Barrier]:
+    def arrived(self) -> list[list[int] | Barrier | RoundEnd]:
         return [self.reader.take() for _ in range(len(self.reader))]
 
 
@@ -219,7 +219,7 @@ def test_barrier_leaves_behind_the_rows_before_it() -> None:
     pair = LocalPair(fixed(3))
 
     pair.put(1, 2)
-    pair.writer.put_barrier(BARRIER)
+    pair.writer.put_mark(BARRIER)
     pair.put(3)
     pair.writer.flush()
 
@@ -231,7 +231,7 @@ def test_barrier_without_rows_before_it_leaves_at_once() -> None:
     pair = LocalPair(fixed(1), batches_max=1)
     pair.put(1)
 
-    pair.writer.put_barrier(BARRIER)
+    pair.writer.put_mark(BARRIER)
 
     assert pair.arrived() == [[1], BARRIER]
     assert not pair.writer.is_blocked
@@ -242,7 +242,7 @@ def test_barrier_waits_for_the_credit_of_the_rows_before_it() -> None:
     pair = LocalPair(fixed(1), batches_max=1)
     pair.put(1, 2)
 
-    pair.writer.put_barrier(BARRIER)
+    pair.writer.put_mark(BARRIER)
     assert pair.writer.is_blocked
     assert pair.arrived() == [[1]]
     pair.writer.send_ready()
@@ -254,7 +254,7 @@ def test_barrier_waits_for_the_credit_of_the_rows_before_it() -> None:
 def test_barrier_gives_no_credit_back() -> None:
     """What takes none returns none: a reader grants batches only."""
     pair = LocalPair(fixed(1), batches_max=1)
-    pair.writer.put_barrier(BARRIER)
+    pair.writer.put_mark(BARRIER)
 
     assert pair.arrived() == [BARRIER]
     pair.put(1, 2)
@@ -267,10 +267,10 @@ def test_closed_channel_drops_its_barrier() -> None:
     """A reader that has enough waits for nothing, a barrier that waits included."""
     pair = LocalPair(fixed(1), batches_max=1)
     pair.put(1, 2)
-    pair.writer.put_barrier(BARRIER)
+    pair.writer.put_mark(BARRIER)
 
     pair.reader.close()
-    pair.writer.put_barrier(BARRIER)
+    pair.writer.put_mark(BARRIER)
 
     assert not pair.writer.is_blocked
     assert pair.arrived() == []
@@ -326,7 +326,7 @@ def test_frames_carry_generation_channel_and_sequence() -> None:
     pair = RemotePair(window_bytes=1 << 20)
 
     pair.writer.put(list(range(8)), 0)
-    pair.writer.put_barrier(BARRIER)
+    pair.writer.put_mark(BARRIER)
     pair.writer.end()
 
     assert [(f.kind, f.generation, f.channel, f.sequence) for f in pair.frames()] == [

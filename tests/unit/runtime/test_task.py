@@ -228,7 +228,7 @@ def test_task_reads_channels_by_port() -> None:
         0,
         intake,
         build_chain(chain, context),
-        [],
+        [[]],
         clock=ManualClock(),
         slice_batches=9,
         on_cut=_ignore,

@@ -1,0 +1,269 @@
+"""Iterations over data frames; the words are those of `millstream.api.iteration`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import polars as pl
+
+from millstream.api.building import checked_callable, user_location
+from millstream.api.iteration import (
+    Rounds,
+    checked_ends,
+    checked_reduction,
+    cycle_of,
+    optional_count,
+    optional_function,
+    refuse_made,
+)
+from millstream.errors import UsageError
+from millstream.plan.grouping import Columns
+from millstream.plan.iteration import Iteration, IterationKind, RoundState
+from millstream.plan.nodes import Regroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from millstream.api.flow import Flow
+    from millstream.api.frame import Frame
+    from millstream.api.stream import Stream
+    from millstream.plan.nodes import Node
+
+__all__ = ["FrameRoundVerbs"]
+
+S = TypeVar("S")
+
+
+class FrameRoundVerbs:
+    """Iterations over the rows of a `Frame`."""
+
+    _flow: Flow
+    _node: Node
+    schema: pl.Schema
+
+    def iterate(
+        self,
+        body: Callable[[Frame], Frame],
+        *,
+        reduce: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
+        until: Callable[[pl.DataFrame], object] | None = None,
+        max_rounds: int | None = None,
+        show: Callable[[pl.DataFrame], float] | None = None,
+        name: str | None = None,
+    ) -> Frame:
+        """Repeat operators: what `body` makes of the rows is what the next round gets.
+
+        After a round, `reduce` makes a small frame of the rows of every batch, and of
+        several such frames put together another one, until there is only one.
+
+        moves data: what the body moves · state: all rows · waits for the end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("iterate")
+        >>> halved = (
+        ...     flow.from_frame(pl.DataFrame({"x": [8.0, 20.0]}))
+        ...     .iterate(
+        ...         lambda rows: rows.with_columns(pl.col("x") / 2),
+        ...         reduce=lambda rows: rows.select(pl.col("x").max()),
+        ...         until=lambda largest: largest["x"][0] < 3,
+        ...     )
+        ...     .collect()
+        ... )
+        >>> _ = flow.run(on="local")
+        >>> sorted(halved.result()["x"])
+        [1.0, 2.5]
+        """
+        iteration = Iteration(
+            IterationKind.ITERATE,
+            makes_frames=True,
+            rounds_max=checked_ends("iterate", until, max_rounds),
+            reduce=checked_reduction("iterate", reduce, until),
+            until=until,
+            show=optional_function("iterate", show),
+        )
+        rounds = Rounds.begun(self._flow, "iterate", self._node.id, iteration, name)
+        made = self._made("iterate", body, rounds)
+        if made.schema != self.schema:
+            msg = (
+                f"the body of `iterate` at {user_location()} returns columns "
+                f"{dict(made.schema)}, but the next round needs those it began with, "
+                f"{dict(self.schema)}; select or cast them in the body"
+            )
+            raise UsageError(msg)
+        tail = made.as_input("iterate", self._flow)
+        return self._frame(rounds.closed(tail, makes_frames=True), self.schema)
+
+    def cycle(
+        self,
+        state: S,
+        body: Callable[[Frame, RoundState[S]], Frame],
+        update: Callable[[S, pl.DataFrame], S],
+        *,
+        until: Callable[[S], object] | None = None,
+        max_rounds: int | None = None,
+        show: Callable[[S], float] | None = None,
+        name: str | None = None,
+    ) -> Stream[S]:
+        """Repeat operators over the same rows, with a state that every round changes.
+
+        `update` gets the state and all rows that the body made in the round, as one data
+        frame; it has no columns where there are no rows.  Make few rows of many in the
+        body, with `map_batches` or `group_by`: the others need not move then.
+
+        moves data: what the body makes, and the state · state: all rows · waits for the
+        end: yes
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> def apart(middle):
+        ...     return lambda rows: rows.select((pl.col("x") - middle.value).mean())
+        >>> flow = ms.Flow("cycle")
+        >>> middle = (
+        ...     flow.from_frame(pl.DataFrame({"x": [1.0, 2.0, 6.0]}))
+        ...     .cycle(
+        ...         0.0,
+        ...         lambda rows, middle: rows.map_batches(
+        ...             apart(middle), schema={"x": pl.Float64}
+        ...         ),
+        ...         update=lambda middle, apart: middle + apart["x"].mean(),
+        ...         max_rounds=5,
+        ...     )
+        ...     .collect()
+        ... )
+        >>> _ = flow.run(on="local")
+        >>> middle.result()
+        [3.0]
+        """
+        shown, iteration = cycle_of(
+            state, update, until, max_rounds, show, makes_frames=True
+        )
+        rounds = Rounds.begun(self._flow, "cycle", self._node.id, iteration, name)
+        made = self._made("cycle", body, rounds, shown)
+        from millstream.api.stream import Stream  # noqa: PLC0415 - it imports us
+
+        node = rounds.closed(made.as_input("cycle", self._flow))
+        return Stream(self._flow, node)
+
+    def delta_iterate(
+        self,
+        on: str | Sequence[str],
+        best: pl.Expr | Sequence[pl.Expr],
+        body: Callable[[Frame], Frame],
+        *,
+        max_rounds: int | None = None,
+        name: str | None = None,
+    ) -> Frame:
+        """Keep the best row of every key, and work on those that got better.
+
+        The rows of the input are the first candidates.  Of all candidates of a key and
+        the row it has, `best` makes the new row; the rows that changed are what the next
+        round begins with, as long as there are any.  Then all rows are the result.
+
+        moves data: by key · state: a row for every key · waits for the end: yes
+
+        Parameters
+        ----------
+        on
+            The key columns.
+        best
+            The least or largest value of a column, such as ``pl.col("cost").min()``, for
+            every other column.
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> roads = pl.DataFrame({"from": ["a", "b"], "to": ["b", "c"], "km": [3, 4]})
+        >>> flow = ms.Flow("shortest")
+        >>> start = flow.from_frame(pl.DataFrame({"place": ["a"], "km": [0]}))
+        >>> shortest = start.delta_iterate(
+        ...     "place",
+        ...     pl.col("km").min(),
+        ...     lambda new: new.join(
+        ...         roads.rename({"km": "more"}), left_on="place", right_on="from"
+        ...     ).select(pl.col("to").alias("place"), pl.col("km") + pl.col("more")),
+        ... ).collect()
+        >>> _ = flow.run(on="local")
+        >>> shortest.result().sort("place").rows()
+        [('a', 0), ('b', 3), ('c', 7)]
+        """
+        keys = (on,) if isinstance(on, str) else tuple(on)
+        kept = (best,) if isinstance(best, pl.Expr) else tuple(best)
+        _check_best(keys, kept, self.schema)
+        iteration = Iteration(
+            IterationKind.DELTA,
+            makes_frames=True,
+            rounds_max=optional_count("delta_iterate", max_rounds),
+            keys=keys,
+            best=kept,
+        )
+        flow = self._flow
+        source = _by_columns(flow, self._node.id, keys)
+        rounds = Rounds.begun(flow, "delta_iterate", source, iteration, name)
+        made = self._made("delta_iterate", body, rounds)
+        if dict(made.schema) != dict(self.schema):
+            msg = (
+                f"the body of `delta_iterate` at {user_location()} returns columns "
+                f"{dict(made.schema)}, but candidates have {dict(self.schema)}; select "
+                "or cast them in the body"
+            )
+            raise UsageError(msg)
+        tail = _by_columns(flow, made.as_input("delta_iterate", flow), keys)
+        return self._frame(rounds.closed(tail, makes_frames=True), self.schema)
+
+    def _made(
+        self, verb: str, body: Callable[..., Any], rounds: Rounds, *given: Any
+    ) -> Frame:
+        from millstream.api.frame import Frame  # noqa: PLC0415 - it imports us
+
+        checked_callable(verb, body)
+        made = body(self._frame(rounds.body_input, self.schema), *given)
+        if not isinstance(made, Frame):
+            refuse_made(verb, "a Frame", made)
+        return made
+
+    def _frame(self, node: Node, schema: pl.Schema) -> Frame:
+        from millstream.api.frame import Frame  # noqa: PLC0415 - it imports us
+
+        return Frame(self._flow, node, schema)
+
+
+def _by_columns(flow: Flow, node: int, keys: tuple[str, ...]) -> int:
+    """Return a node whose rows go to the task of their key."""
+    moved = flow.add(
+        "delta_iterate",
+        Regroup(),
+        (node,),
+        regroups=Columns(keys),
+        makes_frames=True,
+    )
+    return moved.id
+
+
+def _check_best(
+    keys: tuple[str, ...], best: tuple[pl.Expr, ...], schema: pl.Schema
+) -> None:
+    """Refuse columns that nobody knows, and what changes when it is made again."""
+    where = f"`delta_iterate` at {user_location()}"
+    for key in keys:
+        if key not in schema:
+            msg = f"{where} has no column {key!r}; there are {', '.join(schema)}"
+            raise UsageError(msg)
+    rest = [name for name in schema if name not in keys]
+    extremes = {name: (pl.col(name).min(), pl.col(name).max()) for name in rest}
+    for expr in best:
+        name = expr.meta.output_name()
+        known = extremes.pop(name, ())
+        if not any(expr.meta.eq(extreme) for extreme in known):
+            msg = (
+                f"{where} keeps {expr}; only the least or largest value of a column that "
+                "is no key can be kept, such as pl.col('cost').min(), because candidates "
+                "may come again"
+            )
+            raise UsageError(msg)
+    if extremes:
+        names = ", ".join(extremes)
+        msg = f"{where} does not say which {names} to keep; add it to best= or drop it"
+        raise UsageError(msg)

@@ -1,0 +1,166 @@
+"""What loops are made of in the plan: a head, a body, and in iterations a decider.
+
+::
+
+              +--------------- what the body makes (iterate, delta) ---------+
+              v                                                              |
+    input -> HEAD --body--> BODY INPUT -> the user's operators -> ... -------+
+              | ^ |                                                          |
+    is ready  | | +--result--> RESULT -> what follows                        |
+              v |                                                            |
+            DECIDER <----------- what the body makes (cycle) ----------------+
+
+A free loop has no rounds: its head only lets rows pass, and its body says what goes round
+again and what leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "BodyInput",
+    "Decide",
+    "Iteration",
+    "IterationKind",
+    "LoopHead",
+    "LoopResult",
+    "Outlet",
+    "Port",
+    "RoundState",
+]
+
+T = TypeVar("T")
+
+
+class Outlet(IntEnum):
+    """Where something leaves the head of a loop."""
+
+    BODY = 0
+    DECIDER = 1
+    RESULT = 2
+
+
+class Port(IntEnum):
+    """Where something comes to the head of a loop, or to its decider."""
+
+    INPUT = 0
+    RETURNED = 1
+    DECISIONS = 2
+
+
+class IterationKind(StrEnum):
+    """What a round begins with."""
+
+    ITERATE = "iterate"
+    CYCLE = "cycle"
+    DELTA = "delta"
+    FREE = "free"
+
+
+class RoundState(Generic[T]):
+    """The state of an iteration, as functions in its body see it.
+
+    `value` is what it was when the round began.  Change it by what `update` returns, not
+    in place: every worker has a copy of its own.
+    """
+
+    def __init__(self, value: T) -> None:
+        self._value = value
+        self._number = 0
+        #: Rounds that began since the tasks of this worker were made.
+        self.begun = 0
+
+    @property
+    def value(self) -> T:
+        """The state in this round."""
+        return self._value
+
+    def begin(self, number: int, value: T) -> None:
+        """Begin a round, unless another task of this worker has begun it."""
+        if number != self._number:
+            self._number, self._value = number, value
+            self.begun += 1
+
+    def reset(self) -> None:
+        """Forget the rounds of former tasks; the value comes with the next."""
+        self._number = self.begun = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """What a loop does in rounds, and how often.
+
+    Attributes
+    ----------
+    reduce
+        Makes one of all rows of a round: of two of them, or, of data frames, of one that
+        has some of them.
+    until
+        Whether the reduction, or the state, is good enough.
+    initial, update, state
+        The state of a cycle, what makes it of itself and all results of a round, and how
+        the body sees it.
+    improve
+        Of a delta iteration: a better value for a key, or None.
+    keys, best
+        Of a delta iteration of data frames: the key columns, and what is kept of the
+        others.
+    show
+        What people are shown of the reduction or the state, as a number.
+    hops_max
+        Most times that a record may go round a free loop.
+    """
+
+    kind: IterationKind
+    makes_frames: bool = False
+    rounds_max: int | None = None
+    reduce: Callable[..., Any] | None = None
+    until: Callable[[Any], object] | None = None
+    initial: Any = None
+    update: Callable[[Any, Any], Any] | None = None
+    state: RoundState[Any] | None = None
+    improve: Callable[[Any, Any], Any] | None = None
+    keys: tuple[str, ...] = ()
+    best: tuple[Any, ...] = ()
+    show: Callable[[Any], float] | None = None
+    hops_max: int | None = None
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether somebody decides over it."""
+        return self.kind is not IterationKind.FREE
+
+    @property
+    def does_return(self) -> bool:
+        """Whether what the body makes comes back to the head."""
+        return self.kind is not IterationKind.CYCLE
+
+
+@dataclass(frozen=True, slots=True)
+class LoopHead:
+    """Where a loop begins, and where its rows come back to."""
+
+    iteration: Iteration
+
+
+@dataclass(frozen=True, slots=True)
+class BodyInput:
+    """What the head gives to the body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Decides after every round whether there is another one."""
+
+    iteration: Iteration
+
+
+@dataclass(frozen=True, slots=True)
+class LoopResult:
+    """What the head gives when the iteration is over."""

@@ -1,0 +1,156 @@
+"""Loops in a plan: which operators are in whose body, and which edges close a loop.
+
+The back-edges are found as abs-snapshots.md, section 4.3, says: by a depth-first search, as
+the edges to a stage that the search is still in.  All of them must lead to the head of a
+loop; any other cycle would wait for itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.errors import UsageError
+from millstream.plan.iteration import BodyInput, Decide, LoopHead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from millstream.plan.nodes import Node
+
+__all__ = ["back_edges", "bodies", "check_bodies", "enclosing"]
+
+
+def back_edges(stage_count: int, edges: Sequence[tuple[int, int]]) -> set[int]:
+    """Return the places in `edges` of those that close a cycle.
+
+    Stages are searched in their order, so that what comes first in the plan is entered
+    first.
+
+    Examples
+    --------
+    >>> back_edges(3, [(0, 1), (1, 2), (2, 1)])
+    {2}
+    """
+    outputs: dict[int, list[int]] = {stage: [] for stage in range(stage_count)}
+    for place, (source, _) in enumerate(edges):
+        outputs[source].append(place)
+    found: set[int] = set()
+    done: set[int] = set()
+    for root in range(stage_count):
+        if root in done:
+            continue
+        path = {root}
+        stack = [(root, iter(outputs[root]))]
+        while stack:
+            stage, places = stack[-1]
+            for place in places:
+                target = edges[place][1]
+                if target in path:
+                    found.add(place)
+                elif target not in done:
+                    path.add(target)
+                    stack.append((target, iter(outputs[target])))
+                    break
+            else:
+                stack.pop()
+                path.remove(stage)
+                done.add(stage)
+    return found
+
+
+def bodies(nodes: Iterable[Node]) -> dict[int, frozenset[int]]:
+    """Return the nodes in the body of every loop with rounds, by the id of its head.
+
+    In the body is what lies on a way from the head through its body input back to it, or
+    to its decider; so are the loops inside, with all they consist of.
+    """
+    by_id = {node.id: node for node in nodes}
+    found = {}
+    for head in by_id.values():
+        if isinstance(head.spec, LoopHead) and head.spec.iteration.has_rounds:
+            below = _reached(
+                [
+                    n.id
+                    for n in by_id.values()
+                    if isinstance(n.spec, BodyInput) and n.inputs == (head.id,)
+                ],
+                _readers(by_id),
+                stop={head.id, *_deciders(by_id, head)},
+            )
+            found[head.id] = frozenset(below)
+    return found
+
+
+def enclosing(nodes: Iterable[Node]) -> dict[int, tuple[int, ...]]:
+    """Return the heads of the loops with rounds that every node is in, outermost first."""
+    everything = list(nodes)
+    found = bodies(everything)
+    return {
+        node.id: tuple(
+            sorted(
+                (head for head, body in found.items() if node.id in body),
+                key=lambda head: -len(found[head]),
+            )
+        )
+        for node in everything
+    }
+
+
+def check_bodies(nodes: Sequence[Node]) -> None:
+    """Refuse what leaves the body of an iteration, or comes into it round after round."""
+    by_id = {node.id: node for node in nodes}
+    for head_id, body in bodies(nodes).items():
+        head = by_id[head_id]
+        ends = {head_id, *_deciders(by_id, head)}
+        leading = _reached(ends, _sources(by_id), stop={head_id} - ends) | ends
+        for node_id in sorted(body):
+            node = by_id[node_id]
+            if node_id not in leading:
+                what = "a sink" if node.is_sink else "not part of what the body returns"
+                msg = (
+                    f"{node.verb} at {node.location} is in the body of "
+                    f"{head.verb} at {head.location} but {what}; what is made in a round "
+                    "stays in it, so return it, or do this with the result"
+                )
+                raise UsageError(msg)
+            if isinstance(node.spec, LoopHead) and not node.spec.iteration.has_rounds:
+                msg = (
+                    f"loop at {node.location} is in the body of {head.verb} at "
+                    f"{head.location}; a free loop does not know when a round is over, so "
+                    "use iterate inside"
+                )
+                raise UsageError(msg)
+
+
+def _deciders(by_id: Mapping[int, Node], head: Node) -> list[int]:
+    return [
+        node.id
+        for node in by_id.values()
+        if isinstance(node.spec, Decide) and node.inputs[0] == head.id
+    ]
+
+
+def _readers(by_id: Mapping[int, Node]) -> dict[int, list[int]]:
+    readers: dict[int, list[int]] = {node: [] for node in by_id}
+    for node in by_id.values():
+        for source in (*node.inputs, *node.back):
+            readers[source].append(node.id)
+    return readers
+
+
+def _sources(by_id: Mapping[int, Node]) -> dict[int, list[int]]:
+    return {node.id: [*node.inputs, *node.back] for node in by_id.values()}
+
+
+def _reached(
+    starts: Iterable[int], following: Mapping[int, list[int]], stop: set[int]
+) -> set[int]:
+    """Return what can be reached without going through `stop`, the starts included."""
+    found: set[int] = set()
+    left = list(starts)
+    while left:
+        node = left.pop()
+        if node not in found and node not in stop:
+            found.add(node)
+            left += following[node]
+    return found

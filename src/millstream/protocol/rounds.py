@@ -1,0 +1,298 @@
+"""Rounds: when the heads of an iteration replay, and who decides how often.
+
+An iteration has a *head* on every worker, which holds what the next round begins with, and
+one *decider*.  This module is both, as decisions.  It does not know what rows are, how they
+reach the body and come back, or what the user's functions do.
+
+Theory of operation
+-------------------
+::
+
+    COLLECTING --input ended--> WAITING --go on--> REPLAYING --all given--> RETURNING
+        ^                        |   ^                                          |
+        |                      over  +-------------all returned-----------------+
+        +----------------------- GIVING
+
+Heads tell the decider when they are ready, with their part of what it decides by; when all
+are, it answers all of them with a `Decision`: one more round, or over.  So a round costs one
+message from and one to every head, and no row of a round exists before every row of the one
+before is gone: operators of the body need no numbers on rows to know theirs.
+
+Of an iteration inside another one, `input ended` is the end of the outer round.  It is told
+`over` once per outer round, and collects again.  Decisions are numbered through all of them.
+
+Epochs
+------
+A cut in the middle of a round would have to keep which half of every stage was where, and
+could not be restored on another number of workers.  So the decider passes an epoch on only
+between rounds: at once while heads collect or wait for the first decision, else in front of
+its next one.  Heads whose input is over learn of epochs from nobody else, hence they all cut
+at the same place; while they read channels, barriers come there.
+
+After a recovery the decider repeats its last decision, and heads that wait say again that they
+are ready; both are ignored where they are known.  So nothing in flight needs to be stored.
+
+Invariants (see the `validate` of each)
+---------------------------------------
+1. A head is at most one decision behind the decider, and never ahead.
+2. Heads replay only what a decision asked for, once.
+3. No epoch is passed on between a decision to go on and the readiness of all heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.protocol.barrier import Barrier
+
+__all__ = [
+    "Decider",
+    "Decision",
+    "EpochPassedOn",
+    "Head",
+    "HeadPhase",
+    "HeadReady",
+    "RoundsSoFar",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the decider tells all heads.
+
+    Attributes
+    ----------
+    number
+        Goes up by one with every decision of the iteration.
+    value
+        The state of the rounds, as the next round or the result gets it.
+    """
+
+    number: int
+    is_over: bool
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPassedOn:
+    """An epoch, from the decider to the heads."""
+
+    barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class HeadReady:
+    """What a head tells the decider.
+
+    Attributes
+    ----------
+    number
+        Of the last decision that it has carried out.
+    part
+        Its part of what is decided by; None if it has nothing.
+    """
+
+    head: int
+    number: int
+    part: Any = None
+
+
+class HeadPhase(Enum):
+    """Where a head stands."""
+
+    COLLECTING = auto()
+    WAITING = auto()
+    REPLAYING = auto()
+    RETURNING = auto()
+    GIVING = auto()
+    OVER = auto()
+
+
+@dataclass(slots=True)
+class Head:
+    """The rounds of one head.
+
+    Every method is an event.  Those that return a bool say whether the decider must be
+    told that the head is ready.
+
+    Attributes
+    ----------
+    does_return
+        Whether what the body makes comes back to the head; else the decider gets it.
+    is_nested
+        Whether the input goes on after a result.
+    """
+
+    does_return: bool
+    is_nested: bool = False
+    phase: HeadPhase = HeadPhase.COLLECTING
+    decided: int = 0
+
+    def end_input(self) -> bool:
+        """Note that all input of the iteration has come."""
+        if self.phase is not HeadPhase.COLLECTING:
+            # After a recovery the input ends a second time.
+            return False
+        self.phase = HeadPhase.WAITING
+        return True
+
+    def decide(self, decision: Decision) -> bool:
+        """Carry out a decision, unless it is known; return whether it is new."""
+        if decision.number <= self.decided:
+            return False
+        if self.phase not in {HeadPhase.WAITING, HeadPhase.COLLECTING}:
+            msg = f"decision {decision.number} came while the head is {self.phase.name}"
+            raise RemoteProtocolError(msg)
+        self.decided = decision.number
+        self.phase = HeadPhase.GIVING if decision.is_over else HeadPhase.REPLAYING
+        return True
+
+    def replayed(self) -> bool:
+        """Note that the body has everything of the round."""
+        self._expect(HeadPhase.REPLAYING)
+        self.phase = HeadPhase.RETURNING if self.does_return else HeadPhase.WAITING
+        return False
+
+    def returned(self) -> bool:
+        """Note that everything of the round has come back."""
+        if self.phase is HeadPhase.REPLAYING:
+            msg = "a round came back before it was given to the body"
+            raise RemoteProtocolError(msg)
+        self._expect(HeadPhase.RETURNING)
+        self.phase = HeadPhase.WAITING
+        return True
+
+    def given(self) -> None:
+        """Note that the whole result has been given."""
+        self._expect(HeadPhase.GIVING)
+        self.phase = HeadPhase.COLLECTING if self.is_nested else HeadPhase.OVER
+
+    @property
+    def may_cut(self) -> bool:
+        """Whether no round is under way here."""
+        return self.phase in {
+            HeadPhase.COLLECTING,
+            HeadPhase.WAITING,
+            HeadPhase.OVER,
+        }
+
+    def _expect(self, phase: HeadPhase) -> None:
+        if self.phase is not phase:
+            msg = f"the head is {self.phase.name}, not {phase.name}"
+            raise LocalProtocolError(msg)
+
+
+@dataclass(slots=True)
+class Decider:
+    """Decides after every round.
+
+    Every method is an event and returns what all heads must be told, in order.
+
+    Parameters
+    ----------
+    judge
+        Called with the parts of all heads, in the order of heads, or with what else was
+        handed to `end_round`; returns the state of the next round, and whether there
+        need be no other.
+    """
+
+    head_count: int
+    rounds_max: int | None
+    initial: Any
+    judge: Callable[[Any, Any], tuple[Any, bool]]
+    #: Of the iteration that is under way; 0 while heads collect.
+    round: int = 0
+    value: Any = None
+    last: Decision | None = None
+    _parts: dict[int, Any] = field(default_factory=dict)
+    _barrier: Barrier | None = None
+
+    @property
+    def number(self) -> int:
+        """Number of the last decision."""
+        return 0 if self.last is None else self.last.number
+
+    def announce(self, barrier: Barrier) -> list[Any]:
+        """Pass an epoch on, now or in front of the next decision; a newer one wins."""
+        if self.round == 0:
+            return [EpochPassedOn(barrier)]
+        self._barrier = barrier
+        return []
+
+    def hear(self, ready: HeadReady) -> list[Any]:
+        """Take note of a head that is ready; decide if it is the last."""
+        if ready.number != self.number:
+            return []
+        self._parts[ready.head] = ready.part
+        if len(self._parts) < self.head_count:
+            return []
+        parts = [self._parts[head] for head in sorted(self._parts)]
+        self._parts.clear()
+        if self.round == 0:
+            return self._begin()
+        return self.end_round(parts)
+
+    def end_round(self, results: Any) -> list[Any]:
+        """Judge a round."""
+        assert self.round > 0, "a round ended that nobody began"
+        self.value, is_enough = self.judge(self.value, results)
+        if is_enough or self.round == self.rounds_max:
+            self.round = 0
+            return self._decided(is_over=True)
+        self.round += 1
+        return self._decided(is_over=False)
+
+    def repeat(self) -> list[Any]:
+        """Tell the last decision again, after a recovery."""
+        self._parts.clear()
+        return [] if self.last is None else [self.last]
+
+    def _begin(self) -> list[Any]:
+        self.value = self.initial
+        self.round = 0 if self.rounds_max == 0 else 1
+        return self._decided(is_over=self.rounds_max == 0)
+
+    def _decided(self, *, is_over: bool) -> list[Any]:
+        self.last = Decision(self.number + 1, is_over, self.value)
+        barrier, self._barrier = self._barrier, None
+        told: list[Any] = [] if barrier is None else [EpochPassedOn(barrier)]
+        return [*told, self.last]
+
+
+@dataclass(slots=True)
+class RoundsSoFar:
+    """How far an iteration has come, for people.
+
+    Attributes
+    ----------
+    round
+        The round that is under way; 0 if none is.
+    done
+        Rounds done, in all iterations of a nested one.
+    history
+        What was decided by after the last rounds, as numbers where it is numbers.
+    """
+
+    round: int = 0
+    done: int = 0
+    history: list[float | str] = field(default_factory=list)
+
+    def note(self, value: Any, length_max: int) -> None:
+        """Take note of what a round came to."""
+        self.done += 1
+        self.history.append(_shown(value))
+        del self.history[:-length_max]
+
+
+def _shown(value: Any) -> float | str:
+    """Return a number as it is, and of anything else what it is: it may be large."""
+    if isinstance(value, int | float):
+        return float(value)
+    return type(value).__name__

@@ -1,0 +1,137 @@
+"""State that is a list of whole batches, added to at the end or begun anew.
+
+What snapshots store is what was added since the last one; batches that have not changed
+since are not stored again, however large they are.
+
+Nothing here knows keys, or what the batches are for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
+from millstream.state.shelf import Shelf, batch_from_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from millstream.protocol.ids import Epoch
+    from millstream.state.base import ShardRange
+    from millstream.state.shelf import Kept
+
+__all__ = ["KeptBatches"]
+
+ANEW, MORE = b"\x01", b"\x00"
+"""The first byte of a segment: whether it stands for everything up to it."""
+
+
+class KeptBatches:
+    """Batches in the order in which they came.
+
+    Parameters
+    ----------
+    memory_bytes
+        Batches beyond it are kept on disk.
+
+    Examples
+    --------
+    >>> kept = KeptBatches(1 << 20)
+    >>> kept.append([1, 2])
+    >>> kept.append([3])
+    >>> list(kept)
+    [[1, 2], [3]]
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._shelf = Shelf(memory_bytes)
+        self._batches: list[Kept] = []
+        #: How many cuts there were before each batch came, and before the last `clear`.
+        self._stamps: list[int] = []
+        self._cleared_at = 0
+        self._cuts = 1
+        self._cut_of: dict[Epoch, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (kept.load() for kept in list(self._batches))
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes of all batches that ever went to disk."""
+        return self._shelf.spilled_bytes
+
+    def append(self, batch: Any) -> None:
+        """Keep one more batch."""
+        self._batches.append(self._shelf.put(batch))
+        self._stamps.append(self._cuts)
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._shelf = Shelf(self._memory_bytes)
+        self._batches, self._stamps = [], []
+        self._cleared_at = self._cuts
+
+    def taken(self) -> list[Kept]:
+        """Return all batches and begin anew."""
+        batches = self._batches
+        self.clear()
+        return batches
+
+    def capture(self, epoch: Epoch, since: Epoch) -> _Capture:
+        """Return what came after the cut of `since`."""
+        # An epoch that was not cut here is the one that was restored, before cut 1.
+        after = self._cut_of.get(since, 0) if since else -1
+        is_anew = after < 0 or self._cleared_at > after
+        new = [
+            kept
+            for kept, stamp in zip(self._batches, self._stamps, strict=True)
+            if is_anew or stamp > after
+        ]
+        self._cut_of[epoch] = self._cuts
+        self._cuts += 1
+        return _Capture(new, is_anew=is_anew)
+
+    def complete(self, epoch: Epoch) -> None:
+        """Forget the cuts of epochs before it."""
+        self._cut_of = {e: cut for e, cut in self._cut_of.items() if e >= epoch}
+
+    def restore(self, segments: Iterable[Segment], shards: ShardRange) -> None:  # noqa: ARG002
+        """Take over the batches of one or more former tasks."""
+        by_task: dict[int, list[bytes]] = {}
+        for segment in segments:
+            batches = by_task.setdefault(segment.task, [])
+            if segment.payload[:1] == ANEW:
+                batches.clear()
+            if len(segment.payload) > 1:
+                batches.append(segment.payload[1:])
+        for task in sorted(by_task):
+            for data in by_task[task]:
+                # The store has checked that the payloads are ours.
+                self._batches.append(self._shelf.put(batch_from_bytes(data)))
+                self._stamps.append(0)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._batches, self._stamps = [], []
+
+
+@dataclass(frozen=True, slots=True)
+class _Capture:
+    batches: list[Kept]
+    is_anew: bool
+
+    def segments(self, operator: str, task: int) -> Iterator[Segment]:
+        """Return a segment per batch, behind an empty one where they are everything."""
+        if self.is_anew:
+            yield _segment(operator, task, ANEW)
+        for kept in self.batches:
+            yield _segment(operator, task, MORE + kept.data())
+
+
+def _segment(operator: str, task: int, payload: bytes) -> Segment:
+    return Segment(operator, task, SegmentKind.BATCHES, ALL_SHARDS, payload)

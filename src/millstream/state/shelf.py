@@ -1,0 +1,130 @@
+"""Batches that wait: in memory up to a limit, beyond it in unnamed temporary files.
+
+A file without a name is gone with the process that opened it, however that ends, and its
+space is given back with the last batch in it.  Nothing here knows why batches wait.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections import deque
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from millstream.state.batches import ARROW_MAGIC, arrow_bytes, frame_from_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Kept", "Shelf", "ShelfQueue", "batch_from_bytes"]
+
+_FILE_BYTES = 64 * 1024 * 1024
+"""A file that has become this long gets no more batches, so that it can be given back."""
+
+
+def bytes_of_batch(batch: Any) -> bytes:
+    """Return a batch of either kind as bytes."""
+    return pickle.dumps(batch, 5) if isinstance(batch, list) else arrow_bytes(batch)
+
+
+def batch_from_bytes(data: bytes) -> Any:
+    """Return the batch that `bytes_of_batch` made bytes of, in a process of this job."""
+    if data[:4] == ARROW_MAGIC:
+        return frame_from_arrow(memoryview(data))
+    return pickle.loads(data)  # noqa: S301 - nobody else can write an unnamed file
+
+
+@dataclass(slots=True)
+class Kept:
+    """A batch on a shelf; `load` may be called by any thread."""
+
+    nbytes: int
+    batch: Any = None
+    file: IO[bytes] | None = None
+    offset: int = 0
+
+    def load(self) -> Any:
+        """Return the batch."""
+        return self.batch if self.file is None else batch_from_bytes(self._read())
+
+    def data(self) -> bytes:
+        """Return the bytes of the batch."""
+        return bytes_of_batch(self.batch) if self.file is None else self._read()
+
+    def _read(self) -> bytes:
+        assert self.file is not None
+        return os.pread(self.file.fileno(), self.nbytes, self.offset)
+
+
+class Shelf:
+    """Keeps batches for whoever holds on to the `Kept` it returns.
+
+    Parameters
+    ----------
+    memory_bytes
+        Batches beyond it go to disk.
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._file: IO[bytes] | None = None
+        self._file_bytes = 0
+        #: Bytes of the batches in memory, about.
+        self.nbytes = 0
+        #: Bytes of all batches that ever went to disk.
+        self.spilled_bytes = 0
+
+    def put(self, batch: Any) -> Kept:
+        """Keep a batch."""
+        nbytes = _size(batch)
+        if self.nbytes + nbytes <= self._memory_bytes:
+            self.nbytes += nbytes
+            return Kept(nbytes, batch)
+        data = bytes_of_batch(batch)
+        if self._file is None or self._file_bytes > _FILE_BYTES:
+            self._file = tempfile.TemporaryFile(prefix="millstream-batches-")  # noqa: SIM115 - kept
+            self._file_bytes = 0
+        offset = self._file_bytes
+        os.pwrite(self._file.fileno(), data, offset)
+        self._file_bytes += len(data)
+        self.spilled_bytes += len(data)
+        return Kept(len(data), None, self._file, offset)
+
+    def free(self, kept: Iterable[Kept]) -> None:
+        """Make room: these are not needed any more."""
+        self.nbytes -= sum(each.nbytes for each in kept if each.file is None)
+
+
+class ShelfQueue:
+    """A queue of batches, of which those beyond `memory_bytes` wait on disk."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._shelf = Shelf(memory_bytes)
+        self._queue: deque[Kept] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def append(self, batch: Any) -> None:
+        """Put a batch behind all others."""
+        self._queue.append(self._shelf.put(batch))
+
+    def popleft(self) -> Any:
+        """Return the oldest batch."""
+        kept = self._queue.popleft()
+        self._shelf.free([kept])
+        return kept.load()
+
+
+def _size(batch: Any) -> int:
+    """Return about how many bytes a batch takes; of rows, as many as the first each."""
+    if not isinstance(batch, list):
+        return int(batch.estimated_size())
+    if not batch:
+        return 0
+    try:
+        return len(pickle.dumps(batch[0], 5)) * len(batch)
+    except Exception:  # noqa: BLE001 - what cannot be pickled stays in memory anyway
+        return 64 * len(batch)
