@@ -74,13 +74,14 @@ def main() -> None:
     )
 
 
-def session() -> SparkSession:
+def session(memory: str = "1g") -> SparkSession:
     """Return a session for all, with as many shuffle partitions as it has cores."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = (
         SparkSession.builder.master(f"local[{WORKERS}]")
         .appName("word_count")
+        .config("spark.driver.memory", memory)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")

@@ -10,7 +10,6 @@ from millstream.plan.grouping import Gather
 from millstream.plan.nodes import Location, Node
 from millstream.plan.physical import Channel
 from millstream.plan.stages import Edge
-from millstream.protocol.barrier import Barrier, RoundEnd
 from millstream.protocol.ids import ChannelId
 
 if TYPE_CHECKING:
@@ -104,4 +103,4 @@ def channel(
 def taken_batches(reader: InputChannel) -> list[list[Any]]:
     """Return all batches that wait at the end of a channel, and no marks."""
     elements = [reader.take() for _ in range(len(reader))]
-    return [e for e in elements if not isinstance(e, Barrier | RoundEnd)]
+    return [element for element in elements if isinstance(element, list)]

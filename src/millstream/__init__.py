@@ -28,9 +28,10 @@ from millstream.errors import (
     UsageError,
     WorkerLostError,
 )
-from millstream.launch.job import Job, StageMetrics
+from millstream.launch.job import Job, RoundMetrics, StageMetrics
 from millstream.operators.letters import DeadLetter
 from millstream.plan.aggregate import Aggregate
+from millstream.plan.iteration import RoundState
 from millstream.state.operator_state import OperatorState
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ __all__ = [
     "OperatorError",
     "OperatorState",
     "ResultHandle",
+    "RoundMetrics",
+    "RoundState",
     "Sink",
     "SinkWriter",
     "Source",

@@ -34,6 +34,8 @@ CONSTRUCTS = (
     "max_parallelism",
     "shuffle",
     "read_text",
+    "iterate",
+    "cycle",
 )
 
 

@@ -111,6 +111,7 @@ def test_good_rows_are_those_of_a_program_without_the_poison(
     check_rows(rows, expected(values, first, second))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_every_letter_comes_once_whatever_crashes(workers: int) -> None:
     """Snapshots have letters, their number and the state from before them."""
@@ -131,6 +132,7 @@ def test_every_letter_comes_once_whatever_crashes(workers: int) -> None:
     assert report.outcome_counts["succeeded"] >= 5
 
 
+@pytest.mark.slow
 def test_the_budget_holds_over_recoveries() -> None:
     """Letters counted before a snapshot are counted after it, and not twice."""
     values = [n % 41 for n in range(COUNT)]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from tests.simulation import recovery_flows
+from tests.simulation import loop_flows, recovery_flows
 
 from millstream.testing import simulate
 
@@ -27,7 +27,8 @@ Pool = ProcessPoolExecutor
 
 def failures_of(name: str, seeds: Sequence[int]) -> list[str]:
     """Return what went wrong in these seeds of a flow, one text for each."""
-    case = getattr(recovery_flows, name)()
+    make = getattr(recovery_flows, name, None) or getattr(loop_flows, name)
+    case = make()
     report = simulate(
         case.flow, seeds=seeds, snapshots=True, check=case.check, on_failure="report"
     )

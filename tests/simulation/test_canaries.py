@@ -157,6 +157,7 @@ def test_commit_before_everybody_has_finished(monkeypatch: pytest.MonkeyPatch) -
     assert "the check raised" in problem_of(repartitioned, faults=False)
 
 
+@pytest.mark.slow
 def test_silence_that_nobody_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its lease a coordinator waits for ever for a worker that is cut off."""
     flow = word_count().flow

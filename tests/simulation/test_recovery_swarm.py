@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.simulation.loop_flows import LOOP_CASES
 from tests.simulation.mistakes import often
 from tests.simulation.recovering import Pool, failures_of, pool, swarm
 from tests.simulation.recovery_flows import CASES, counted, scanned, stateful
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tests.simulation.flows import Case
 
 SEEDS_PER_FLOW = 250
+SEEDS_PER_LOOP = 340
 FEW_SEEDS = 8
 
 
@@ -57,6 +59,23 @@ def test_job_survives_many_seeds(make: Callable[[], Case], processes: Pool) -> N
     first = FEW_SEEDS + 10_000 * CASES.index(make)
 
     assert swarm(processes, make, range(first, first + SEEDS_PER_FLOW)) == []
+
+
+@pytest.mark.parametrize("make", LOOP_CASES, ids=lambda make: make.__name__)
+def test_loop_survives_a_few_seeds(make: Callable[[], Case]) -> None:
+    """What goes round is neither lost nor doubled; a round begins where it was cut."""
+    assert failures_of(make.__name__, range(FEW_SEEDS)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("make", LOOP_CASES, ids=lambda make: make.__name__)
+def test_loop_survives_many_seeds(make: Callable[[], Case], processes: Pool) -> None:
+    """All loops together run through two thousand seeds."""
+    assert SEEDS_PER_LOOP * len(LOOP_CASES) >= 2_000
+    first = FEW_SEEDS + 10_000 * LOOP_CASES.index(make)
+
+    assert swarm(processes, make, range(first, first + SEEDS_PER_LOOP)) == []
 
 
 def test_same_seed_has_the_same_trace_with_snapshots() -> None:

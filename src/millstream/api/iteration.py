@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from millstream.api.building import (
     checked_callable,
     checked_count,
+    checked_flow,
     checked_function,
     user_location,
 )
@@ -73,19 +74,28 @@ class Rounds:
         )
         return cls(flow, verb, name, head, body_input)
 
+    def closed_free(self, again: int) -> None:
+        """Let what goes round again come back."""
+        self.flow.plan.close_loop(self.head, (again, self._decider().id))
+
+    def _decider(self, *results: int) -> Node:
+        spec = self.head.spec
+        assert isinstance(spec, LoopHead)
+        return self.flow.add(
+            self.verb,
+            Decide(spec.iteration),
+            (self.head.id, *results),
+            name=f"{self.name}.decider",
+            width=1,
+            regroups=Broadcast(),
+        )
+
     def closed(self, tail: int, *, makes_frames: bool = False) -> Node:
         """Let what the body made come back; return what the iteration results in."""
         spec = self.head.spec
         assert isinstance(spec, LoopHead)
         does_return = spec.iteration.does_return
-        decider = self.flow.add(
-            self.verb,
-            Decide(spec.iteration),
-            (self.head.id,) if does_return else (self.head.id, tail),
-            name=f"{self.name}.decider",
-            width=1,
-            regroups=Broadcast(),
-        )
+        decider = self._decider() if does_return else self._decider(tail)
         back = (tail, decider.id) if does_return else (decider.id,)
         self.flow.plan.close_loop(self.head, back)
         return self.flow.add(
@@ -241,6 +251,55 @@ class RoundVerbs(Generic[T_co]):
         tail = _stream_of("cycle", body, given)
         return _stream(rounds.closed(tail.as_input("cycle", self._flow)), self._flow)
 
+    def loop(
+        self,
+        body: Callable[[Stream[Any]], tuple[Stream[Any], Stream[Any]]],
+        *,
+        max_hops: int | None = None,
+        name: str | None = None,
+    ) -> Stream[Any]:
+        """Let rows go round operators, each at its own pace.
+
+        `body` gets a stream of the input and of what comes round, and returns two: what
+        goes round again, and what leaves.  There are no rounds; unbounded input is as
+        good as bounded.  A bounded loop ends when nothing is left in it.
+
+        moves data: what the body moves · state: what the body keeps · waits for the end: no
+
+        Parameters
+        ----------
+        max_hops
+            Most times that a record, and what was made of it, may go round; the job fails
+            when there is one more.  Batches are kept apart by it, which costs some speed.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> def halve(rows):
+        ...     halved = rows.map(lambda i: i // 2)
+        ...     return halved.filter(lambda i: i > 10), halved.filter(lambda i: i <= 10)
+        >>> flow = ms.Flow("loop")
+        >>> small = flow.from_iterable([100, 7, 64]).loop(halve).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(small.result())
+        [3, 6, 8]
+        """
+        flow = self._flow
+        iteration = free_loop(max_hops)
+        rounds = Rounds.begun(flow, "loop", self._node.id, iteration, name)
+        checked_callable("loop", body)
+        made = body(_stream(rounds.body_input, flow))
+        again, out = checked_pair(made)
+        if not isinstance(again, RoundVerbs) or not isinstance(out, RoundVerbs):
+            refuse_made("loop", "two Streams, (again, out)", made)
+        rounds.closed_free(again.as_input("loop", flow))
+        return _stream(flow.plan.nodes[out.as_input("loop", flow)], flow)
+
+    def as_input(self, verb: str, flow: Flow) -> int:
+        """Return the id of its operator, for a verb that joins streams of one flow."""
+        checked_flow(verb, flow, self._flow)
+        return self._node.id
+
 
 class KeyedRoundVerbs(Generic[K, V_co]):
     """Iterations over the values of a `KeyedStream`."""
@@ -306,6 +365,21 @@ class KeyedRoundVerbs(Generic[K, V_co]):
             refuse_made("delta_iterate", "a KeyedStream", made)
         tail = made.as_input("delta_iterate", flow)
         return KeyedStream(flow, rounds.closed(_by_key(flow, flow.plan.nodes[tail])))
+
+
+def free_loop(max_hops: object) -> Iteration:
+    """Return a loop without rounds."""
+    hops_max = None
+    if max_hops is not None:
+        hops_max = checked_count("loop", "max_hops", max_hops)
+    return Iteration(IterationKind.FREE, hops_max=hops_max)
+
+
+def checked_pair(made: object) -> tuple[Any, Any]:
+    """Return what goes round again, and what leaves."""
+    if not isinstance(made, tuple) or len(made) != 2:  # noqa: PLR2004 - a pair
+        refuse_made("loop", "a pair of streams, (again, out)", made)
+    return made
 
 
 def cycle_of(

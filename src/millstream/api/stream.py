@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.api.building import (
     checked_count,
-    checked_flow,
     checked_function,
     user_location,
 )
@@ -730,11 +729,6 @@ class Stream(SinkVerbs[T_co], RoundVerbs[T_co], Generic[T_co]):
         if isinstance(stream, KeyedStream):
             msg += "; call .drop_key() or .unkey() on it first"
         raise UsageError(msg)
-
-    def as_input(self, verb: str, flow: Flow) -> int:
-        """Return the id of its operator, for a verb that joins streams of one flow."""
-        checked_flow(verb, flow, self._flow)
-        return self._node.id
 
     def __repr__(self) -> str:
         return f"<Stream from {self._node.verb!r} at {self._node.location}>"

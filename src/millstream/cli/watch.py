@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.cli.terminal import StatusLine
-    from millstream.launch.job import Job
+    from millstream.launch.job import Job, StageMetrics
 
 __all__ = ["JobWatch"]
 
@@ -113,7 +113,15 @@ def _sample(job: Job, at_s: float) -> Sample:
                 stage.rows_in,
                 stage.busy_s,
                 stage.blocked_s,
+                _rounds(stage),
             )
             for stage in job.metrics()
         ),
     )
+
+
+def _rounds(stage: StageMetrics) -> tuple[int, float | str] | None:
+    rounds = stage.rounds
+    if rounds is None or not rounds.history:
+        return None
+    return rounds.done, rounds.history[-1]

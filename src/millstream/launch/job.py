@@ -54,8 +54,31 @@ _OUTCOME = {
 
 
 @dataclass(frozen=True, slots=True)
+class RoundMetrics:
+    """How far an iteration has come.
+
+    Attributes
+    ----------
+    round
+        The round under way; 0 before the first and after the last.
+    done
+        Rounds done so far, in all runs of an iteration inside another.
+    history
+        What was decided by after the last rounds, oldest first: numbers, or the name of
+        the type of what is no number.
+    """
+
+    round: int
+    done: int
+    history: tuple[float | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StageMetrics:
-    """What the tasks of one stage have done so far, added up over workers."""
+    """What the tasks of one stage have done so far, added up over workers.
+
+    `rounds` is there for stages that decide over an iteration.
+    """
 
     stage: int
     name: str
@@ -65,6 +88,7 @@ class StageMetrics:
     rows_out: int
     busy_s: float
     blocked_s: float
+    rounds: RoundMetrics | None = None
 
 
 class Job:
@@ -226,6 +250,10 @@ class Job:
 
     def metrics(self) -> list[StageMetrics]:
         """Return what every stage has done so far."""
+        rounds = {
+            stage: RoundMetrics(number, done, history)
+            for stage, number, done, history in [*self._run.coordinator.rounds.values()]
+        }
         totals = {stage.id: [0, 0, 0, 0] for stage in self._stages.stages}
         for stages in list(self._run.coordinator.progress.values()):
             for stage_id, *values in stages:
@@ -241,6 +269,7 @@ class Job:
                 rows_out=rows_out,
                 busy_s=busy_ns / 1e9,
                 blocked_s=blocked_ns / 1e9,
+                rounds=rounds.get(stage.id),
             )
             for stage, (rows_in, rows_out, busy_ns, blocked_ns) in zip(
                 self._stages.stages, totals.values(), strict=True

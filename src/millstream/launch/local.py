@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.launch.keeping import worker_store
+from millstream.plan.iteration import at_work
 from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.runtime.background import Inline, Threaded
 from millstream.runtime.clock import SystemClock
@@ -88,7 +89,8 @@ class LocalRun:
             if worker.is_over:
                 worker.close()
             else:
-                is_working |= worker.step()
+                with at_work(worker):
+                    is_working |= worker.step()
         if not is_working and not self.coordinator.is_over:
             wait_s = min((w.wait_s() for w in self._workers), default=0.0)
             self._pause.wait(min(wait_s, _IDLE_S))

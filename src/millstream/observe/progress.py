@@ -24,6 +24,8 @@ class StageSample:
     rows_in: int
     busy_s: float
     blocked_s: float
+    #: How many rounds of an iteration it has decided over, and by what in the last.
+    rounds: tuple[int, float | str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ def progress_line(name: str, before: Sample, now: Sample) -> str:
         busiest = _bottleneck(before, now)
         if busiest:
             parts.append(f"busiest {busiest}")
+    parts += [_round(*stage.rounds) for stage in now.stages if stage.rounds]
     return " · ".join([*parts, _duration(now.at_s)])
 
 
@@ -95,6 +98,11 @@ def _bottleneck(before: Sample, now: Sample) -> str:
     }
     busiest = max(shares, key=lambda name: shares[name], default="")
     return busiest if shares.get(busiest, 0.0) > 0 else ""
+
+
+def _round(done: int, value: float | str) -> str:
+    shown = f"{value:.6g}" if isinstance(value, float) else value
+    return f"round {done:,}: {shown}"
 
 
 def _rows(count: int) -> str:

@@ -28,7 +28,6 @@ _HISTORY_MAX = 100
 class Decided(Operator):
     """Hears heads and results, and tells heads how to go on."""
 
-    state: TaskState
     rounds: RoundsSoFar
 
     def __init__(self, nodes: tuple[Node, ...], head_count: int) -> None:
@@ -38,11 +37,16 @@ class Decided(Operator):
         self._iteration = iteration = spec.iteration
         self._judge = judge_of(iteration)
         self._decider = Decider(
-            head_count, iteration.rounds_max, iteration.initial, self._judged
+            head_count,
+            iteration.rounds_max,
+            iteration.initial,
+            self._judged,
+            is_free=not iteration.has_rounds,
         )
         self._results: list[Any] = []
         self.rounds = RoundsSoFar()
-        self.state = TaskState(self._kept, self._put)
+        if iteration.has_rounds:
+            self.state = TaskState(self._kept, self._put)
 
     def process(self, rows: Rows, port: int) -> Rows:
         """Take what heads say, what the body made, or what comes from outside."""

@@ -23,45 +23,35 @@ _BATCH_ROWS = 65_536
 class ImprovedFrame(Round):
     """A row per key; a round begins with the rows that became better.
 
-    Candidates are compared with what is known once a round, all at once.
+    Candidates are compared with what is known when somebody wants to know, all at once.
     """
 
     def __init__(self, iteration: Iteration, shard_count: int) -> None:
-        self._keys = list(iteration.keys)
         self._known = _Solution(iteration)
-        self._candidates: list[pl.DataFrame] = []
         self.state = FrameState(self._known, iteration.keys, shard_count)
 
     def resume(self, number: int) -> None:
         self._known.number = number
 
     def collect(self, batch: Any) -> None:
-        self._candidates.append(batch)
+        self._known.candidates.append(batch)
 
     def begin(self, decision: Decision) -> Iterator[Any]:
-        self._compare()
         changed = self._known.changed()
         self._known.number = decision.number
         return iter(() if changed is None else changed.iter_slices(_BATCH_ROWS))
 
     def take_back(self, batch: Any) -> None:
-        self._candidates.append(batch)
+        self._known.candidates.append(batch)
 
     def part(self) -> RoundPart:
-        self._compare()
         changed = self._known.changed()
         return 0 if changed is None else changed.height, []
 
     def result(self, decision: Decision) -> Iterator[Any]:
-        self._compare()
         rows = self._known.taken()
         self._known.number = decision.number
         return iter(() if rows is None else rows.iter_slices(_BATCH_ROWS))
-
-    def _compare(self) -> None:
-        if self._candidates:
-            self._known.improve(pl.concat(self._candidates))
-            self._candidates = []
 
 
 class _Solution:
@@ -75,12 +65,17 @@ class _Solution:
         self._number_name = _another_name("number", self._columns)
         self._epoch_name = _another_name("epoch", self._columns)
         self._rows: pl.DataFrame | None = None
+        #: Batches that nobody has compared yet.
+        self.candidates: list[pl.DataFrame] = []
         self._epoch = 0
         #: Of the last decision.
         self.number = 0
 
-    def improve(self, candidates: pl.DataFrame) -> None:
+    def _compare(self) -> None:
         """Keep what is better than what is known."""
+        if not self.candidates:
+            return
+        candidates, self.candidates = pl.concat(self.candidates), []
         changed = candidates.group_by(self._keys).agg(self._best)
         if self._rows is not None:
             known = self._matching(self._rows, changed, "semi").select(self._columns)
@@ -96,6 +91,7 @@ class _Solution:
 
     def changed(self) -> pl.DataFrame | None:
         """Return the rows that became better after the last decision."""
+        self._compare()
         if self._rows is None:
             return None
         is_new = pl.col(self._number_name) == self.number
@@ -103,6 +99,7 @@ class _Solution:
 
     def taken(self) -> pl.DataFrame | None:
         """Return all rows, and forget them."""
+        self._compare()
         rows, self._rows = self._rows, None
         return None if rows is None else rows.select(self._columns)
 
@@ -112,10 +109,12 @@ class _Solution:
 
     def delta(self, since: int) -> pl.DataFrame:
         """Return the rows that became better after epoch `since`; all of them after 0."""
+        self._compare()
         if self._rows is None:
             return pl.DataFrame()
         is_new = pl.col(self._epoch_name) > since
-        return self._rows.filter(is_new).drop(self._epoch_name)
+        rows = self._rows.filter(is_new) if since else self._rows
+        return rows.drop(self._epoch_name)
 
     def restore(self, deltas: Iterable[pl.DataFrame]) -> None:
         """Apply deltas in the order in which they were taken."""

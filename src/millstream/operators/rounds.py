@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Round", "RoundPart", "judge_of", "round_of"]
 
 _BATCH_ROWS = 1024
+_QUIET_LOOKS = 2
 
 RoundPart = tuple[int, Any]
 """How many rows a head has for the next round, and what they were reduced to."""
@@ -205,7 +206,16 @@ def judge_of(iteration: Iteration) -> Any:
     """Return what decides after a round; see `millstream.protocol.rounds.Decider`."""
     if iteration.kind is IterationKind.CYCLE:
         return _CycleJudge(iteration)
+    if iteration.kind is IterationKind.FREE:
+        return _quiet_looks
     return _Judge(iteration)
+
+
+def _quiet_looks(before: int | None, parts: list[RoundPart]) -> tuple[int, bool]:
+    """Return how many looks in a row have found nothing, and whether that is enough."""
+    is_quiet = not any(count for count, _ in parts)
+    looks = (before or 0) + 1 if is_quiet else 0
+    return looks, looks >= _QUIET_LOOKS
 
 
 class _Judge:

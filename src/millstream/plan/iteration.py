@@ -16,12 +16,15 @@ again and what leaves.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "BodyInput",
@@ -33,6 +36,7 @@ __all__ = [
     "Outlet",
     "Port",
     "RoundState",
+    "at_work",
 ]
 
 T = TypeVar("T")
@@ -63,6 +67,27 @@ class IterationKind(StrEnum):
     FREE = "free"
 
 
+_worker: ContextVar[object | None] = ContextVar("worker", default=None)
+"""Who is at work, where several workers share a process."""
+
+
+@contextmanager
+def at_work(worker: object) -> Iterator[None]:
+    """Let states of rounds be those of this worker."""
+    token = _worker.set(worker)
+    try:
+        yield
+    finally:
+        _worker.reset(token)
+
+
+@dataclass(slots=True)
+class _Cell:
+    value: Any
+    number: int = 0
+    begun: int = 0
+
+
 class RoundState(Generic[T]):
     """The state of an iteration, as functions in its body see it.
 
@@ -71,25 +96,46 @@ class RoundState(Generic[T]):
     """
 
     def __init__(self, value: T) -> None:
-        self._value = value
-        self._number = 0
-        #: Rounds that began since the tasks of this worker were made.
-        self.begun = 0
+        self._initial = value
+        #: For threads that do not know for whom they work.
+        self._latest = _Cell(value)
+        self._cells: WeakKeyDictionary[object, _Cell] = WeakKeyDictionary()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RoundState, (self._initial,)
 
     @property
     def value(self) -> T:
         """The state in this round."""
-        return self._value
+        value: T = self._cell().value
+        return value
+
+    @property
+    def begun(self) -> int:
+        """Rounds that began since the tasks of this worker were made."""
+        return self._cell().begun
 
     def begin(self, number: int, value: T) -> None:
         """Begin a round, unless another task of this worker has begun it."""
-        if number != self._number:
-            self._number, self._value = number, value
-            self.begun += 1
+        cell = self._cell()
+        if number != cell.number:
+            cell.number, cell.value = number, value
+            cell.begun += 1
+            self._latest.value = value
 
     def reset(self) -> None:
         """Forget the rounds of former tasks; the value comes with the next."""
-        self._number = self.begun = 0
+        cell = self._cell()
+        cell.number = cell.begun = 0
+
+    def _cell(self) -> _Cell:
+        worker = _worker.get()
+        if worker is None:
+            return self._latest
+        cell = self._cells.get(worker)
+        if cell is None:
+            cell = self._cells[worker] = _Cell(self._initial)
+        return cell
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.errors import UsageError
+from millstream.plan.frames import JoinFrames
 from millstream.plan.iteration import BodyInput, Decide, LoopHead
 
 if TYPE_CHECKING:
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["back_edges", "bodies", "check_bodies", "enclosing"]
 
 
-def back_edges(stage_count: int, edges: Sequence[tuple[int, int]]) -> set[int]:
+def back_edges(
+    stage_count: int, edges: Sequence[tuple[int, int]], heads: Sequence[int] = ()
+) -> set[int]:
     """Return the places in `edges` of those that close a cycle.
 
-    Stages are searched in their order, so that what comes first in the plan is entered
-    first.
+    The search begins at the heads of loops, outermost first: where a body is also reached
+    from beside, it depends on the beginning which edge is said to close the cycle.
 
     Examples
     --------
@@ -36,7 +39,7 @@ def back_edges(stage_count: int, edges: Sequence[tuple[int, int]]) -> set[int]:
         outputs[source].append(place)
     found: set[int] = set()
     done: set[int] = set()
-    for root in range(stage_count):
+    for root in (*heads, *range(stage_count)):
         if root in done:
             continue
         path = {root}
@@ -59,30 +62,30 @@ def back_edges(stage_count: int, edges: Sequence[tuple[int, int]]) -> set[int]:
 
 
 def bodies(nodes: Iterable[Node]) -> dict[int, frozenset[int]]:
-    """Return the nodes in the body of every loop with rounds, by the id of its head.
+    """Return the nodes in the body of every loop, by the id of its head.
 
-    In the body is what lies on a way from the head through its body input back to it, or
-    to its decider; so are the loops inside, with all they consist of.
+    In the body is what can be reached from the head through its body input, and in a free
+    loop also leads back to it; so are the loops inside, with all they consist of.
     """
     by_id = {node.id: node for node in nodes}
     found = {}
     for head in by_id.values():
-        if isinstance(head.spec, LoopHead) and head.spec.iteration.has_rounds:
-            below = _reached(
-                [
-                    n.id
-                    for n in by_id.values()
-                    if isinstance(n.spec, BodyInput) and n.inputs == (head.id,)
-                ],
-                _readers(by_id),
-                stop={head.id, *_deciders(by_id, head)},
-            )
+        if isinstance(head.spec, LoopHead):
+            first = [
+                n.id
+                for n in by_id.values()
+                if isinstance(n.spec, BodyInput) and n.inputs == (head.id,)
+            ]
+            ends = {head.id, *_deciders(by_id, head)}
+            below = _reached(first, _readers(by_id), stop=ends)
+            if not head.spec.iteration.has_rounds:
+                below &= _reached(head.back, _sources(by_id), stop=ends)
             found[head.id] = frozenset(below)
     return found
 
 
 def enclosing(nodes: Iterable[Node]) -> dict[int, tuple[int, ...]]:
-    """Return the heads of the loops with rounds that every node is in, outermost first."""
+    """Return the heads of the loops that every node is in, outermost first."""
     everything = list(nodes)
     found = bodies(everything)
     return {
@@ -97,29 +100,76 @@ def enclosing(nodes: Iterable[Node]) -> dict[int, tuple[int, ...]]:
 
 
 def check_bodies(nodes: Sequence[Node]) -> None:
-    """Refuse what leaves the body of an iteration, or comes into it round after round."""
+    """Refuse loops that could not end, or would lose what a round makes."""
     by_id = {node.id: node for node in nodes}
     for head_id, body in bodies(nodes).items():
         head = by_id[head_id]
-        ends = {head_id, *_deciders(by_id, head)}
-        leading = _reached(ends, _sources(by_id), stop={head_id} - ends) | ends
+        assert isinstance(head.spec, LoopHead)
         for node_id in sorted(body):
-            node = by_id[node_id]
-            if node_id not in leading:
-                what = "a sink" if node.is_sink else "not part of what the body returns"
-                msg = (
-                    f"{node.verb} at {node.location} is in the body of "
-                    f"{head.verb} at {head.location} but {what}; what is made in a round "
-                    "stays in it, so return it, or do this with the result"
-                )
-                raise UsageError(msg)
-            if isinstance(node.spec, LoopHead) and not node.spec.iteration.has_rounds:
-                msg = (
-                    f"loop at {node.location} is in the body of {head.verb} at "
-                    f"{head.location}; a free loop does not know when a round is over, so "
-                    "use iterate inside"
-                )
-                raise UsageError(msg)
+            _check_inner_loop(head, by_id[node_id])
+        if head.spec.iteration.has_rounds:
+            _check_rounds(by_id, head, body)
+        elif not body:
+            msg = (
+                f"what goes round again in loop at {head.location} does not come from its "
+                "body; return (again, out) where `again` is made of the body's stream"
+            )
+            raise UsageError(msg)
+
+
+def _check_inner_loop(head: Node, node: Node) -> None:
+    assert isinstance(head.spec, LoopHead)
+    if not isinstance(node.spec, LoopHead):
+        return
+    where = f"{node.verb} at {node.location} is in the body of {head.verb} at {head.location}"
+    if not head.spec.iteration.has_rounds:
+        msg = (
+            f"{where}, whose rows never come to an end; do it before or after the loop, or "
+            "make the loop an iterate"
+        )
+        raise UsageError(msg)
+    if not node.spec.iteration.has_rounds:
+        msg = (
+            f"{where}; a free loop does not know when a round is over, so use iterate "
+            "inside"
+        )
+        raise UsageError(msg)
+
+
+def _check_rounds(by_id: Mapping[int, Node], head: Node, body: frozenset[int]) -> None:
+    """Refuse what leaves a round, and what would be in the first round only."""
+    ends = {head.id, *_deciders(by_id, head)}
+    leading = _reached([*head.back, *ends], _sources(by_id), stop=set())
+    for node in (by_id[node_id] for node_id in sorted(body)):
+        where = (
+            f"{node.verb} at {node.location} is in the body of {head.verb} at "
+            f"{head.location}"
+        )
+        if node.id not in leading:
+            what = "a sink" if node.is_sink else "no part of what the body returns"
+            msg = (
+                f"{where} and is {what}; what is made in a round stays in it, so return "
+                "it, or do this with the result"
+            )
+            raise UsageError(msg)
+        outside = [
+            by_id[source]
+            for port, source in enumerate(node.inputs)
+            if source not in body and source != head.id and not _is_kept(node, port)
+        ]
+        if outside:
+            source = outside[0]
+            msg = (
+                f"{where} and reads {source.verb} at {source.location}, which is not; its "
+                "rows would be in the first round only, so join it, which keeps the "
+                "right side for all rounds"
+            )
+            raise UsageError(msg)
+
+
+def _is_kept(node: Node, port: int) -> bool:
+    """Whether an operator keeps what comes on a port for all rounds."""
+    return isinstance(node.spec, JoinFrames) and port == 1
 
 
 def _deciders(by_id: Mapping[int, Node], head: Node) -> list[int]:

@@ -58,12 +58,15 @@ class Stage:
     ----------
     gate
         The state of the iteration that it is in the body of, if it has one.
+    is_free
+        Whether it is in the body of a loop without rounds.
     """
 
     id: int
     nodes: tuple[Node, ...]
     width: int | None
     gate: RoundState[Any] | None = None
+    is_free: bool = False
 
     @property
     def name(self) -> str:
@@ -129,7 +132,7 @@ def plan_stages(plan: LogicalPlan, config: Config) -> StagePlan:
     for node in builder.nodes:
         builder.close_loops(node)
     stages = tuple(
-        Stage(number, tuple(chain), width, builder.gate(chain[0]))
+        builder.stage(number, tuple(chain), width)
         for number, (chain, width) in enumerate(
             zip(builder.chains, builder.widths, strict=True)
         )
@@ -141,7 +144,8 @@ def plan_stages(plan: LogicalPlan, config: Config) -> StagePlan:
 def _check_cycles(stages: tuple[Stage, ...], edges: list[Edge]) -> None:
     """Refuse cycles that do not go through the head of a loop."""
     ends = [(edge.source, edge.target) for edge in edges]
-    for place in back_edges(len(stages), ends):
+    heads = [s.id for s in stages if isinstance(s.nodes[0].spec, LoopHead)]
+    for place in back_edges(len(stages), ends, heads):
         edge = edges[place]
         if not edge.is_back:
             source, target = stages[edge.source], stages[edge.target]
@@ -191,14 +195,15 @@ class _Builder:
             port = Port.DECISIONS if is_decision else Port.RETURNED
             self._connect(above, head, self._stage_of[head.id], port)
 
-    def gate(self, first: Node) -> RoundState[Any] | None:
-        """Return the state that a stage must have before it takes rows of a round."""
-        loops = self._enclosing[first.id]
+    def stage(self, number: int, chain: tuple[Node, ...], width: int | None) -> Stage:
+        """Return a stage that knows which loop it is in."""
+        loops = self._enclosing[chain[0].id]
         if not loops:
-            return None
+            return Stage(number, chain, width)
         spec = self._by_id[loops[-1]].spec
         assert isinstance(spec, LoopHead)
-        return spec.iteration.state
+        is_free = not spec.iteration.has_rounds
+        return Stage(number, chain, width, spec.iteration.state, is_free)
 
     def _can_chain(self, node: Node) -> bool:
         is_meeting = isinstance(node.spec, Merge | Zip | LoopHead)
@@ -251,10 +256,7 @@ class _Builder:
     def _carries_rounds(self, above: Node, node: Node) -> bool:
         """Whether a round of an iteration ends on the way between two operators."""
         if isinstance(node.spec, Decide) or above.id in node.back:
-            spec = node.spec
-            return isinstance(spec, Decide) or (
-                isinstance(spec, LoopHead) and spec.iteration.has_rounds
-            )
+            return True
         loops = self._enclosing[node.id]
         if isinstance(node.spec, BodyInput):
             return bool(loops) and loops[-1] == above.id

@@ -1,4 +1,4 @@
-"""What divides a stream in-band: the barrier at a cut, the mark at the end of a round."""
+"""What divides a stream in-band: barriers at cuts, and marks of rounds and hops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from millstream.protocol.ids import Epoch
 
-__all__ = ["ROUND_END", "Barrier", "Order", "RoundEnd", "barrier_from_wire"]
+__all__ = ["ROUND_END", "Barrier", "Hops", "Order", "RoundEnd", "barrier_from_wire"]
 
 _FIELD_COUNT = 3
 
@@ -47,10 +47,17 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class RoundEnd:
-    """Everything of a round of an iteration is before it."""
+    """Everything of a round of an iteration is before it; in a free loop, of a look."""
 
 
 ROUND_END = RoundEnd()
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """What follows has gone round a free loop this many times."""
+
+    count: int
 
 
 def barrier_from_wire(wire: object) -> Barrier:

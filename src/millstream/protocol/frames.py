@@ -3,7 +3,7 @@
 A `Frame` is one unit on the connection of a pair of peers.  Control messages
 (`MESSAGE`) stand outside every channel; all other kinds belong to one channel,
 whose elements obey the grammar
-``(BATCH | BARRIER | ROUND)* END``.  `CREDIT` and `CLOSE` travel
+``(BATCH | BARRIER | ROUND | HOPS)* END``.  `CREDIT` and `CLOSE` travel
 against the channel's direction, from its reader to its writer.
 
 This module does not know how a frame is encoded or sent.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millstream.protocol.ids import ChannelId, Generation
 
-__all__ = ["Frame", "FrameKind"]
+__all__ = ["ELEMENTS", "Frame", "FrameKind"]
 
 
 class FrameKind(IntEnum):
@@ -31,6 +31,19 @@ class FrameKind(IntEnum):
     CLOSE = 5
     BARRIER = 6
     ROUND = 7
+    HOPS = 8
+
+
+ELEMENTS = frozenset(
+    {
+        FrameKind.BATCH,
+        FrameKind.BARRIER,
+        FrameKind.ROUND,
+        FrameKind.HOPS,
+        FrameKind.END,
+    }
+)
+"""What travels on a channel, with a number in its sequence."""
 
 
 @dataclass(slots=True)
@@ -40,8 +53,8 @@ class Frame:
     Attributes
     ----------
     body
-        A control message, a batch (a list), a `Barrier`, a `RoundEnd`, a number of bytes
-        (`CREDIT`) or None.
+        A control message, a batch (a list), a `Barrier`, `RoundEnd` or `Hops`, a number
+        of bytes (`CREDIT`) or None.
     cost
         Bytes of credit a batch takes; 0 for every other kind.
     """

@@ -33,6 +33,7 @@ __all__ = [
     "Register",
     "Release",
     "Resumed",
+    "RoundProgress",
     "Sealed",
     "SnapshotId",
     "StageProgress",
@@ -54,6 +55,9 @@ SnapshotId = tuple[int, int]
 
 StoredFile = tuple[str, int, str, tuple[str, ...]]
 """Name, length and SHA-256 of a state file, and the operators it is about."""
+
+RoundProgress = tuple[int, int, int, tuple[float | str, ...]]
+"""Stage, the round under way, rounds done, what was decided by in the last ones."""
 
 StageProgress = tuple[int, int, int, int, int]
 """Stage id, rows in, rows out, nanoseconds busy, nanoseconds blocked."""
@@ -89,11 +93,15 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the worker's tasks have done since the start, one entry per stage."""
+    """What the worker's tasks have done since the start, one entry per stage.
+
+    `rounds` has those stages that decide over an iteration.
+    """
 
     worker: int
     generation: int
     stages: tuple[StageProgress, ...]
+    rounds: tuple[RoundProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

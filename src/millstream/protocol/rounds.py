@@ -21,6 +21,11 @@ before is gone: operators of the body need no numbers on rows to know theirs.
 Of an iteration inside another one, `input ended` is the end of the outer round.  It is told
 `over` once per outer round, and collects again.  Decisions are numbered through all of them.
 
+A *free loop* has no rounds; what goes round does so at its own pace.  Here a round is a
+look: heads that have no input left send a mark round, behind everything that they sent, and
+say how many rows came back before it did.  When that was none twice in a row, nothing is left
+in the loop.  Cuts may come at any time, so that epochs are passed on at once.
+
 Epochs
 ------
 A cut in the middle of a round would have to keep which half of every stage was where, and
@@ -177,11 +182,8 @@ class Head:
     @property
     def may_cut(self) -> bool:
         """Whether no round is under way here."""
-        return self.phase in {
-            HeadPhase.COLLECTING,
-            HeadPhase.WAITING,
-            HeadPhase.OVER,
-        }
+        is_done = self.is_nested and self.phase is HeadPhase.OVER
+        return is_done or self.phase in {HeadPhase.COLLECTING, HeadPhase.WAITING}
 
     def _expect(self, phase: HeadPhase) -> None:
         if self.phase is not phase:
@@ -207,6 +209,7 @@ class Decider:
     rounds_max: int | None
     initial: Any
     judge: Callable[[Any, Any], tuple[Any, bool]]
+    is_free: bool = False
     #: Of the iteration that is under way; 0 while heads collect.
     round: int = 0
     value: Any = None
@@ -221,7 +224,7 @@ class Decider:
 
     def announce(self, barrier: Barrier) -> list[Any]:
         """Pass an epoch on, now or in front of the next decision; a newer one wins."""
-        if self.round == 0:
+        if self.round == 0 or self.is_free:
             return [EpochPassedOn(barrier)]
         self._barrier = barrier
         return []

@@ -24,6 +24,7 @@ from millstream.runtime.channels import (
     OutputChannel,
     RemoteCarrier,
 )
+from millstream.runtime.free_head import FreeHeadIntake
 from millstream.runtime.guard import Guard
 from millstream.runtime.head import DeciderIntake, HeadIntake
 from millstream.runtime.intake import ChannelIntake, SourceIntake
@@ -144,13 +145,17 @@ class _Assembler:
         )
         if isinstance(first.spec, Decide):
             return DeciderIntake(ends)
+        if isinstance(first.spec, LoopHead) and not first.spec.iteration.has_rounds:
+            return FreeHeadIntake(first, index, ends)
         if isinstance(first.spec, LoopHead):
             held = round_of(first.spec.iteration, self._context(stage, index))
             is_nested = any(
                 c.port == Port.INPUT and c.channel.id in carrying for c in ends
             )
             return HeadIntake(first.name, index, ends, held, is_nested=is_nested)
-        return ChannelIntake(ends, rounds=carrying, gate=stage.gate)
+        return ChannelIntake(
+            ends, rounds=carrying, gate=stage.gate, is_free=stage.is_free
+        )
 
     def _context(
         self,

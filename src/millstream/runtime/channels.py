@@ -4,7 +4,7 @@ An `OutputChannel` collects rows and sends a batch when it is full or its timer 
 (rstream.md, section IV-B.2).  How a batch reaches the other end is the *carrier*'s
 business: by reference on the same worker, as a frame between two.
 
-A *mark* - a barrier, or the end of a round - leaves behind all rows that were put in before
+A *mark* - a barrier, the end of a round, a number of hops - leaves behind all rows that were put in before
 it and takes no credit.
 
 A *back channel* closes a loop.  It takes batches off its carrier at once and keeps them, on
@@ -22,7 +22,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import RemoteProtocolError, TransportError
-from millstream.protocol.barrier import Barrier, RoundEnd
+from millstream.protocol.barrier import Barrier, Hops, RoundEnd
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.state.batches import joined
 from millstream.state.shelf import Shelf
@@ -41,12 +41,13 @@ __all__ = [
     "CreditReturn",
     "InputChannel",
     "LocalCarrier",
+    "Mark",
     "OutputChannel",
     "RemoteCarrier",
 ]
 
 Rows = list[Any]
-Mark = Barrier | RoundEnd
+Mark = Barrier | RoundEnd | Hops
 
 _CREDIT_PARTS = 4
 """A reader returns credit in quarters of the window, not frame by frame."""
@@ -65,6 +66,8 @@ class InputChannel:
         self.is_closed = False
         #: Not to be read until the cut that its barrier belongs to.
         self.is_blocked = False
+        #: How often what is being taken has gone round a free loop.
+        self.hops = 0
         #: Rows taken so far; tells where a failing row was.
         self.rows_taken = 0
         self._queue: deque[tuple[Rows | Mark, int]] = deque()
@@ -83,6 +86,11 @@ class InputChannel:
     def batch_count(self) -> int:
         """Batches that wait; marks take no room that anybody has to grant."""
         return sum(not isinstance(body, Mark) for body, _ in self._queue)
+
+    @property
+    def is_barrier_next(self) -> bool:
+        """Whether `take` would return a barrier."""
+        return bool(self._queue) and isinstance(self._queue[0][0], Barrier)
 
     def receive(
         self, kind: FrameKind, sequence: int, body: Rows | Mark, cost: int
@@ -142,6 +150,11 @@ class BackChannel(InputChannel):
     def batch_count(self) -> int:
         """None that anybody has to grant room for."""
         return 0
+
+    @property
+    def is_barrier_next(self) -> bool:
+        """Whether `take` would return a barrier."""
+        return bool(self._elements) and isinstance(self._elements[0], Barrier)
 
     def take(self) -> Rows | Mark:
         """Return the oldest element."""
@@ -401,7 +414,9 @@ class OutputChannel:
 
 
 def _kind(mark: Mark) -> FrameKind:
-    return FrameKind.BARRIER if isinstance(mark, Barrier) else FrameKind.ROUND
+    if isinstance(mark, Barrier):
+        return FrameKind.BARRIER
+    return FrameKind.ROUND if isinstance(mark, RoundEnd) else FrameKind.HOPS
 
 
 def _no_wake(_channel: InputChannel) -> None:

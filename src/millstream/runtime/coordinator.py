@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 
     from millstream.ports import Background, Clock, Network, NetworkEvent
     from millstream.protocol.job import Outcome
+    from millstream.protocol.messages import RoundProgress
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.snapshots import Backing
 
@@ -122,6 +123,8 @@ class Coordinator:
         self.results = backing.results
         #: Latest progress of every worker, by worker and stage.
         self.progress: dict[PeerId, tuple[StageProgress, ...]] = {}
+        #: How far iterations have come, by the stage that decides over them.
+        self.rounds: dict[int, RoundProgress] = {}
         #: Process ids of registered workers, for people and for tests that kill.
         self.pids: dict[PeerId, int] = {}
         #: Workers that the launcher must start.
@@ -257,8 +260,9 @@ class Coordinator:
                 self._decide(WorkerRegistered(peer, host, port, now_ns))
             case Ready(_, generation) if generation == self._core.generation:
                 self._decide(WorkerReady(peer))
-            case Progress(_, _, stages):
+            case Progress(_, _, stages, rounds):
                 self.progress[peer] = stages
+                self.rounds |= {entry[0]: entry for entry in rounds}
             case Finished(_, generation) if generation == self._core.generation:
                 self._decide(WorkerFinished(peer))
             case Emitted() | Sealed() | Ended() | Compacted():

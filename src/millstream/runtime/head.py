@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from millstream.operators.rounds import Round
     from millstream.protocol.barrier import Barrier
     from millstream.protocol.ids import ChannelId
-    from millstream.runtime.channels import InputChannel
+    from millstream.runtime.channels import InputChannel, Mark
     from millstream.state.base import State
 
     Rows = list[Any]
@@ -65,12 +65,14 @@ class HeadIntake(ChannelIntake):
         self._outbox: deque[HeadReady] = deque()
         self._messages: deque[Any] = deque()
         self._giving: Iterator[Any] = iter(())
+        #: Wake-ups of channels with rows of a round that has not begun here.
+        self._early: list[InputChannel] = []
         self._rounds_state = TaskState(self._kept, self._put)
 
     @property
     def is_over(self) -> bool:
         """Whether the result has been given, or nothing will ever begin."""
-        return self._head.phase is HeadPhase.OVER
+        return self._head.phase is HeadPhase.OVER and not self._back
 
     def states(self) -> dict[str, State]:
         """Return what it holds, and where it stands."""
@@ -81,7 +83,9 @@ class HeadIntake(ChannelIntake):
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
         """Return a batch for the body, the decider or what follows, or None."""
-        while self.barrier is None and not self.is_mark_due and not self.is_sealed:
+        if self._head.phase is HeadPhase.OVER and self.barrier is None:
+            self._end_loop()
+        while not self._is_interrupted():
             if self._outbox:
                 self.outlet = Outlet.DECIDER
                 return [self._outbox.popleft()], 0
@@ -92,12 +96,31 @@ class HeadIntake(ChannelIntake):
             elif self._messages:
                 self._hear(self._messages.popleft())
             elif self._delivered:
-                self._take_in(*self._delivered.popleft())
+                rows, channel, _ = self._delivered.popleft()
+                self._take_in(rows, channel)
             elif self._ready:
                 self._read(self._ready.popleft())
             else:
                 return None
         return None
+
+    def _is_interrupted(self) -> bool:
+        """Whether something must be done before the next batch, or there is none."""
+        is_over = self._head.phase is HeadPhase.OVER
+        return is_over or bool(self.barrier) or self.is_mark_due or self.is_sealed
+
+    def _read(self, channel: InputChannel) -> None:
+        """Take an element of a channel, unless it is of a round that has not begun here.
+
+        Another head may have heard the decision before, and rows of that round come round
+        to this one.
+        """
+        is_returned = channel.port == Port.RETURNED and len(channel)
+        is_early = is_returned and self._head.phase is not HeadPhase.RETURNING
+        if is_early and not channel.is_barrier_next:
+            self._early.append(channel)
+        else:
+            super()._read(channel)
 
     def _next_batch(self) -> Any | None:
         """Return the next batch of a round or a result; at its end go on."""
@@ -109,6 +132,8 @@ class HeadIntake(ChannelIntake):
         if is_replaying:
             self._head.replayed()
             self.is_mark_due = True
+            self._ready.extendleft(reversed(self._early))
+            self._early.clear()
         else:
             self._head.given()
             self.is_mark_due = self._head.is_nested
@@ -133,7 +158,7 @@ class HeadIntake(ChannelIntake):
             held = self._held
             self._giving = held.result(message) if is_over else held.begin(message)
 
-    def _note(self, channel: InputChannel, element: Rows | Barrier | RoundEnd) -> None:
+    def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
         if not isinstance(element, RoundEnd):
             super()._note(channel, element)
             return
@@ -161,9 +186,9 @@ class HeadIntake(ChannelIntake):
     def _tell_ready(self, part: Any) -> None:
         self._outbox.append(HeadReady(self._index, self._head.decided, part))
 
-    def _keep_log(self, logged: list[tuple[int, Rows]]) -> None:
+    def _keep_log(self, logged: list[tuple[int, Rows, int]]) -> None:
         """Drop what was in flight: only decisions, which are told again."""
-        assert all(port == Port.DECISIONS for port, _ in logged)
+        assert all(port == Port.DECISIONS for port, _, _ in logged)
 
     def _kept(self) -> tuple[bool, int]:
         assert self._head.may_cut, self._head

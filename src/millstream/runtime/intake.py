@@ -21,7 +21,7 @@ from millstream.protocol.align import (
     Seal,
     UnblockChannel,
 )
-from millstream.protocol.barrier import Barrier, RoundEnd
+from millstream.protocol.barrier import Barrier, Hops, RoundEnd
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from millstream.protocol.batching import BatchSize
     from millstream.protocol.ids import ChannelId
     from millstream.protocol.messages import Offset
-    from millstream.runtime.channels import InputChannel
+    from millstream.runtime.channels import InputChannel, Mark
     from millstream.state.base import State
 
 __all__ = ["ChannelIntake", "Intake", "SourceIntake"]
@@ -53,12 +53,16 @@ class ChannelIntake:
         Channels that close a loop at this task.
     gate
         Holds rows of a round back until its state is here.
+    is_free
+        Whether that is no iteration but a free loop, whose rounds are only looks.
     """
 
     #: Where what is taken leaves the task; only heads of iterations have several.
     outlet = 0
     #: Whether the end of a round must leave at `outlet` before anything else.
     is_mark_due = False
+    #: How often what is taken next has gone round a free loop, if that must be said first.
+    hops_due: int | None = None
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class ChannelIntake:
         rounds: frozenset[ChannelId] = frozenset(),
         back: frozenset[ChannelId] = frozenset(),
         gate: RoundState[Any] | None = None,
+        is_free: bool = False,
     ) -> None:
         self.channels = channels
         #: The cut that is due.
@@ -81,11 +86,12 @@ class ChannelIntake:
         #: Wake-ups of blocked channels, in order.
         self._parked: list[InputChannel] = []
         #: Batches that may be given to the operators, before any others.
-        self._delivered: deque[tuple[Rows, InputChannel]] = deque()
+        self._delivered: deque[tuple[Rows, InputChannel, int]] = deque()
+        self._hops = 0
         self._current: InputChannel | None = None
         self._over_ports: list[int] = []
         #: Whether the task is in the body of an iteration.
-        self.has_rounds = bool(rounds)
+        self.has_rounds = bool(rounds) and not is_free
         self._rounds = set(rounds)
         self._rounds_ended: set[ChannelId] = set()
         self._gate = gate
@@ -143,7 +149,10 @@ class ChannelIntake:
             if self._delivered:
                 if self._gate is not None and self._gate.begun <= self._rounds_done:
                     return None
-                rows, self._current = self._delivered.popleft()
+                if self._delivered[0][2] != self._hops:
+                    self.hops_due = self._hops = self._delivered[0][2]
+                    return None
+                rows, self._current, _ = self._delivered.popleft()
                 return rows, self._current.port
             self._read(self._ready.popleft())
         return None
@@ -168,20 +177,24 @@ class ChannelIntake:
     def _end(self, channel: InputChannel) -> None:
         """Take the end of a channel."""
         self._rounds.discard(channel.channel.id)
+        self._back -= {channel.channel.id}
         self._note_end(channel.port)
         self._obey(self._aligner.handle(ChannelEnded(channel.channel.id)))
 
-    def _note(self, channel: InputChannel, element: Rows | Barrier | RoundEnd) -> None:
+    def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
         own = channel.channel.id
         if isinstance(element, Barrier):
             self._obey(self._aligner.handle(BarrierArrived(own, element)))
         elif isinstance(element, RoundEnd):
             self._rounds_ended.add(own)
             self._note_end(channel.port)
+        elif isinstance(element, Hops):
+            channel.hops = element.count
         elif own in self._back:
-            self._obey(self._aligner.handle(BatchArrived(own, element)))
+            batch = (element, channel.hops)
+            self._obey(self._aligner.handle(BatchArrived(own, batch)))
         else:
-            self._delivered.append((element, channel))
+            self._delivered.append((element, channel, channel.hops))
 
     def _obey(self, commands: list[Command]) -> None:
         for number, command in enumerate(commands):
@@ -190,18 +203,24 @@ class ChannelIntake:
                     self._by_id[channel].is_blocked = True
                 case UnblockChannel(channel):
                     self._by_id[channel].is_blocked = False
-                case DeliverBatch(channel, batch):
-                    self._delivered.append((batch, self._by_id[channel]))
+                case DeliverBatch(channel, (rows, hops)):
+                    self._delivered.append((rows, self._by_id[channel], hops))
                 case Seal(_, logged):
                     self.is_sealed = True
-                    self._keep_log([(self._by_id[c].port, b) for c, b in logged])
+                    self._keep_log([(self._by_id[c].port, *b) for c, b in logged])
                 case Cut(barrier):
                     self.barrier = barrier
                     self._after_cut = commands[number + 1 :]
                     return
 
-    def _keep_log(self, logged: list[tuple[int, Rows]]) -> None:
-        """Take what was in flight in a loop, by input port; without one, nothing is."""
+    def _end_loop(self) -> None:
+        """Wait for nothing more that would come round; it seals what was cut."""
+        for channel in self._back:
+            self._obey(self._aligner.handle(ChannelEnded(channel)))
+        self._back = frozenset()
+
+    def _keep_log(self, logged: list[tuple[int, Rows, int]]) -> None:
+        """Take what was in flight in a loop: port, rows, hops; elsewhere nothing is."""
         assert not logged
 
     def note_time(self, rows: int, elapsed_ns: int) -> None:
@@ -256,6 +275,7 @@ class SourceIntake:
 
     outlet = 0
     is_mark_due = False
+    hops_due: int | None = None
     has_rounds = False
     is_round_over = False
     ended_ports: frozenset[int] = frozenset()

@@ -27,7 +27,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.failure import Blame, blame
-from millstream.protocol.barrier import ROUND_END, Order
+from millstream.protocol.barrier import ROUND_END, Hops, Order
 from millstream.protocol.ids import Epoch
 from millstream.runtime.intake import SourceIntake
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from millstream.plan.nodes import Node
     from millstream.plan.stages import Stage
     from millstream.ports import Clock
-    from millstream.protocol.barrier import Barrier
+    from millstream.protocol.barrier import Barrier, RoundEnd
     from millstream.protocol.messages import Offset
     from millstream.protocol.rounds import RoundsSoFar
     from millstream.runtime.guard import Guard
@@ -273,6 +273,9 @@ class Task:
             self._cut(intake.barrier)
         elif intake.is_mark_due:
             self._mark_round(intake.outlet)
+        elif intake.hops_due is not None:
+            self._put_marks(0, Hops(intake.hops_due))
+            intake.hops_due = None
         else:
             return False
         return True
@@ -287,18 +290,32 @@ class Task:
             elif is_over:
                 self._intake.close()
                 self.phase = TaskPhase.DRAINING
+        elif taken is None and self._intake.is_round_over:
+            self._pass_look()
+            return True
         elif is_satisfied or is_over:
             self._intake.close()
             self._begin_finish()
         return self.phase is not TaskPhase.RUNNING
 
+    def _pass_look(self) -> None:
+        """Let a look at a free loop go on, behind all rows that came before it."""
+        for index, operator in enumerate(self._chain):
+            self._flush(index, operator)
+        self._mark_round(0)
+        self._intake.begin_round()
+
     def _mark_round(self, outlet: int) -> None:
         """Send the end of a round behind its rows."""
+        self._put_marks(outlet, ROUND_END)
+        self._intake.is_mark_due = False
+
+    def _put_marks(self, outlet: int, mark: RoundEnd | Hops) -> None:
+        """Send a mark to all who are in the same loop."""
         for router in self._routers[outlet]:
             for output in router.channels:
                 if output.channel.edge.carries_rounds:
-                    output.put_mark(ROUND_END)
-        self._intake.is_mark_due = False
+                    output.put_mark(mark)
 
     def _cut(self, barrier: Barrier) -> None:
         """Capture the state, front to back, and send the barrier behind all rows."""

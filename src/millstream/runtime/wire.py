@@ -18,8 +18,9 @@ BATCH      pickle, protocol 5, of the list; or, of a data frame, an Arrow
            IPC stream: the two begin with different bytes
 BARRIER    msgpack of `millstream.protocol.barrier.Barrier.to_wire`
 CREDIT     a number of bytes, 8 bytes
-END CLOSE  nothing
+HOPS       a number, 8 bytes
 ROUND      nothing
+END CLOSE  nothing
 =========  ==========================================================
 
 Batches are pickled, so a `FrameDecoder` may only ever be fed by a peer that has
@@ -37,7 +38,7 @@ import msgpack
 from xxhash import xxh3_64_intdigest
 
 from millstream.errors import RemoteProtocolError, TransportError
-from millstream.protocol.barrier import ROUND_END, RoundEnd, barrier_from_wire
+from millstream.protocol.barrier import ROUND_END, Hops, RoundEnd, barrier_from_wire
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation
 from millstream.protocol.messages import from_wire, to_wire
@@ -77,6 +78,7 @@ _PAYLOAD_BYTES = {
     FrameKind.CLOSE: 0,
     FrameKind.ROUND: 0,
     FrameKind.CREDIT: _CREDIT.size,
+    FrameKind.HOPS: _CREDIT.size,
 }
 
 
@@ -132,7 +134,7 @@ class FrameEncoder:
         return [header, payload]
 
 
-def _payload(frame: Frame) -> bytes:
+def _payload(frame: Frame) -> bytes:  # noqa: PLR0911 - one per kind
     if frame.kind is FrameKind.BATCH:
         if isinstance(frame.body, list):
             return pickle.dumps(frame.body, 5)
@@ -145,6 +147,8 @@ def _payload(frame: Frame) -> bytes:
         return wire
     if frame.kind is FrameKind.CREDIT:
         return _CREDIT.pack(frame.body)
+    if frame.kind is FrameKind.HOPS:
+        return _CREDIT.pack(frame.body.count)
     return b""
 
 
@@ -322,6 +326,10 @@ def _read_round(payload: memoryview) -> RoundEnd:
     return ROUND_END
 
 
+def _read_hops(payload: memoryview) -> Hops:
+    return Hops(_read_credit(payload))
+
+
 def _read_nothing(payload: memoryview) -> None:
     del payload
 
@@ -331,6 +339,7 @@ _READERS: dict[FrameKind, Callable[[memoryview], Any]] = {
     FrameKind.BATCH: _read_batch,
     FrameKind.BARRIER: _read_barrier,
     FrameKind.ROUND: _read_round,
+    FrameKind.HOPS: _read_hops,
     FrameKind.CREDIT: _read_credit,
     FrameKind.END: _read_nothing,
     FrameKind.CLOSE: _read_nothing,

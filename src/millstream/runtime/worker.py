@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from millstream.errors import MillstreamError, TransportError
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
 from millstream.protocol.barrier import barrier_from_wire
-from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.frames import ELEMENTS, Frame, FrameKind
 from millstream.protocol.ids import COORDINATOR, ChannelId, Epoch, Generation, PeerId
 from millstream.protocol.messages import (
     Announced,
@@ -194,9 +194,7 @@ class Worker:
     def _handle_element(self, frame: Frame) -> None:
         made = self._made
         match frame.kind:
-            case (
-                FrameKind.BATCH | FrameKind.BARRIER | FrameKind.ROUND | FrameKind.END
-            ) if frame.channel in made.inputs:
+            case kind if kind in ELEMENTS and frame.channel in made.inputs:
                 made.inputs[frame.channel].receive(
                     frame.kind, frame.sequence, frame.body, frame.cost
                 )
@@ -417,8 +415,13 @@ class Worker:
             )
             for t in self._made.tasks
         )
+        rounds = tuple(
+            (t.stage.id, t.rounds.round, t.rounds.done, tuple(t.rounds.history))
+            for t in self._made.tasks
+            if t.rounds is not None
+        )
         if stages:
-            self._tell(Progress(self.id, self._generation, stages))
+            self._tell(Progress(self.id, self._generation, stages, rounds))
 
     def _tell(self, message: Message) -> None:
         frame = Frame(FrameKind.MESSAGE, self._generation, _NO_CHANNEL, 0, message)

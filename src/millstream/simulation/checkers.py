@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import OperatorError
 from millstream.plan.frames import CollectFrames
-from millstream.protocol.frames import FrameKind
+from millstream.protocol.frames import ELEMENTS, FrameKind
 from millstream.simulation.options import FaultKind
 from millstream.state.batches import as_rows
 
@@ -52,8 +52,6 @@ _DIFFERENCES_SHOWN = 3
 _PROBLEMS_SHOWN = 4
 
 
-_ELEMENTS = frozenset({FrameKind.BATCH, FrameKind.BARRIER, FrameKind.END})
-
 _Channel = tuple["Generation", "ChannelId"]
 
 
@@ -77,7 +75,7 @@ class ChannelChecker:
 
     def sent(self, source: PeerId, target: PeerId, frame: Frame) -> None:
         """Check what a writer hands over."""
-        if frame.kind not in _ELEMENTS:
+        if frame.kind not in ELEMENTS:
             return
         self._advance(self._sent, frame, f"worker {source} sent to worker {target}")
         channel = (frame.generation, frame.channel)
@@ -93,7 +91,7 @@ class ChannelChecker:
         """Check what a reader gets."""
         if frame.kind is FrameKind.CREDIT:
             self._in_flight[frame.generation, frame.channel] -= frame.body
-        elif frame.kind in _ELEMENTS:
+        elif frame.kind in ELEMENTS:
             where = f"worker {target} got from worker {source}"
             self._advance(self._arrived, frame, where)
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
+from millstream.plan.iteration import at_work
 from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.runtime.compacting import Compactions
 from millstream.runtime.coordinator import Coordinator
@@ -333,7 +334,8 @@ class Cluster:
         now_ns, actor = self.clock.now_ns, node.actor
         self.trace.note(now_ns, Happening.TURN, node.peer, site.number)
         try:
-            node.is_busy = actor.step()
+            with at_work(actor):
+                node.is_busy = actor.step()
         except Exception:  # noqa: BLE001 - a bug of the engine, whatever it is
             self.problems.append(f"peer {node.peer} raised {traceback.format_exc()}")
             self._remove(site, node)

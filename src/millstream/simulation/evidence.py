@@ -2,7 +2,8 @@
 
 `SnapshotChecker` looks at tasks when they cut or end and at manifests when they appear.
 A complete epoch is a consistent cut: on every channel its reader had taken exactly the
-rows that its writer had put in.  It holds nothing of an older generation, and all its
+rows that its writer had put in; on a channel that closes a loop it had taken or logged
+them.  It holds nothing of an older generation, and all its
 files are there as long as it may be restored.
 """
 
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from millstream.protocol.align import Cut, DeliverBatch, Seal
 from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.task import TaskPhase
 from millstream.state.manifest import decoded_manifest
@@ -22,6 +24,8 @@ from millstream.state.store import SnapshotStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from millstream.protocol.align import Command, Event
+    from millstream.protocol.barrier import Barrier
     from millstream.protocol.ids import ChannelId
     from millstream.runtime.assembly import Assembly
     from millstream.runtime.channels import InputChannel, OutputChannel
@@ -92,12 +96,25 @@ class SnapshotChecker:
         for channel in outputs:
             _count_rows(channel, sent)
 
+        # In a loop a cut is told later than it is made.
+        at_cut: dict[int, tuple[dict[ChannelId, int], dict[ChannelId, int]]] = {}
+        looped = _count_loops(intake) if inputs else {}
+
+        def counted() -> tuple[dict[ChannelId, int], dict[ChannelId, int]]:
+            return dict(sent), {c.channel.id: c.rows_taken for c in inputs}
+
         def note(cut: TaskCut) -> _Cut:
             seen.transactions.update(
                 (operator, cut.task, payload) for operator, payload in cut.transactions
             )
-            taken = {c.channel.id: c.rows_taken for c in inputs}
-            return _Cut(cut.epoch, dict(sent), taken, _writers(inputs))
+            put, taken = at_cut.pop(cut.epoch, counted())
+            taken |= looped.get(cut.epoch, {})
+            return _Cut(cut.epoch, put, taken, _writers(inputs))
+
+        def cutting(barrier: Barrier) -> None:
+            make_cut(barrier)
+            if (barrier.epoch, own) not in seen.cuts:
+                at_cut[barrier.epoch] = counted()
 
         def cut_too(cut: TaskCut) -> None:
             seen.cuts[cut.epoch, own] = note(cut)
@@ -111,6 +128,8 @@ class SnapshotChecker:
             seen.ends[own] = _Cut(task.epoch, sent, {}, {})
         on_cut, on_end = task._on_cut, task._on_end  # noqa: SLF001 - as above
         task._on_cut, task._on_end = cut_too, end_too  # noqa: SLF001 - as above
+        make_cut = task._cut  # noqa: SLF001 - as above
+        task._cut = cutting  # type: ignore[method-assign]  # noqa: SLF001 - of this one
 
     # The disk
 
@@ -164,6 +183,30 @@ def _count_rows(channel: OutputChannel, sent: dict[ChannelId, int]) -> None:
         put(rows, now_ns)
 
     channel.put = counting  # type: ignore[method-assign]  # of this one channel
+
+
+def _count_loops(intake: ChannelIntake) -> dict[int, dict[ChannelId, int]]:
+    """Count, by epoch, the rows of back channels that were delivered or logged."""
+    aligner = intake._aligner  # noqa: SLF001 - as above
+    delivered = dict.fromkeys(intake._back, 0)  # noqa: SLF001 - as above
+    by_epoch: dict[int, dict[ChannelId, int]] = {}
+    handle = aligner.handle
+
+    def counting(event: Event) -> list[Command]:
+        commands = handle(event)
+        for command in commands:
+            match command:
+                case DeliverBatch(channel, (rows, _)):
+                    delivered[channel] += len(rows)
+                case Cut(barrier):
+                    by_epoch[barrier.epoch] = dict(delivered)
+                case Seal(epoch, logged):
+                    for channel, (rows, _) in logged:
+                        by_epoch[epoch][channel] += len(rows)
+        return commands
+
+    aligner.handle = counting  # type: ignore[method-assign]  # of this one
+    return by_epoch
 
 
 def _writers(inputs: list[InputChannel]) -> dict[ChannelId, _TaskId]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from millstream.errors import RemoteProtocolError
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
-from millstream.protocol.frames import FrameKind
+from millstream.protocol.frames import ELEMENTS, FrameKind
 from millstream.protocol.ids import COORDINATOR
 from millstream.runtime.wire import FrameDecoder, FrameEncoder
 from millstream.simulation.trace import Happening
@@ -440,10 +440,6 @@ def _pair(peer: PeerId, other: PeerId) -> tuple[PeerId, PeerId]:
 
 
 def _lane(frame: Frame) -> int:
-    match frame.kind:
-        case FrameKind.MESSAGE:
-            return _MESSAGE_LANE
-        case FrameKind.BATCH | FrameKind.BARRIER | FrameKind.ROUND | FrameKind.END:
-            return frame.channel
-        case FrameKind.CREDIT | FrameKind.CLOSE:
-            return _CREDIT_LANE - frame.channel
+    if frame.kind is FrameKind.MESSAGE:
+        return _MESSAGE_LANE
+    return frame.channel if frame.kind in ELEMENTS else _CREDIT_LANE - frame.channel

@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-from collections import deque
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from millstream.state.batches import ARROW_MAGIC, arrow_bytes, frame_from_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Kept", "Shelf", "ShelfQueue", "batch_from_bytes"]
+__all__ = ["Kept", "Shelf", "batch_from_bytes"]
 
 _FILE_BYTES = 64 * 1024 * 1024
 """A file that has become this long gets no more batches, so that it can be given back."""
@@ -36,13 +37,30 @@ def batch_from_bytes(data: bytes) -> Any:
     return pickle.loads(data)  # noqa: S301 - nobody else can write an unnamed file
 
 
+class _File:
+    """A file without a name, closed when nobody has a batch in it any more."""
+
+    def __init__(self) -> None:
+        self.number, path = tempfile.mkstemp(prefix="millstream-batches-")
+        finalize(self, os.close, self.number)
+        Path(path).unlink()
+        self.length = 0
+
+    def append(self, data: bytes) -> int:
+        """Write bytes at the end; return where that is."""
+        offset = self.length
+        os.pwrite(self.number, data, offset)
+        self.length += len(data)
+        return offset
+
+
 @dataclass(slots=True)
 class Kept:
     """A batch on a shelf; `load` may be called by any thread."""
 
     nbytes: int
     batch: Any = None
-    file: IO[bytes] | None = None
+    file: _File | None = None
     offset: int = 0
 
     def load(self) -> Any:
@@ -55,7 +73,7 @@ class Kept:
 
     def _read(self) -> bytes:
         assert self.file is not None
-        return os.pread(self.file.fileno(), self.nbytes, self.offset)
+        return os.pread(self.file.number, self.nbytes, self.offset)
 
 
 class Shelf:
@@ -69,8 +87,7 @@ class Shelf:
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        self._file: IO[bytes] | None = None
-        self._file_bytes = 0
+        self._file: _File | None = None
         #: Bytes of the batches in memory, about.
         self.nbytes = 0
         #: Bytes of all batches that ever went to disk.
@@ -83,39 +100,14 @@ class Shelf:
             self.nbytes += nbytes
             return Kept(nbytes, batch)
         data = bytes_of_batch(batch)
-        if self._file is None or self._file_bytes > _FILE_BYTES:
-            self._file = tempfile.TemporaryFile(prefix="millstream-batches-")  # noqa: SIM115 - kept
-            self._file_bytes = 0
-        offset = self._file_bytes
-        os.pwrite(self._file.fileno(), data, offset)
-        self._file_bytes += len(data)
+        if self._file is None or self._file.length > _FILE_BYTES:
+            self._file = _File()
         self.spilled_bytes += len(data)
-        return Kept(len(data), None, self._file, offset)
+        return Kept(len(data), None, self._file, self._file.append(data))
 
     def free(self, kept: Iterable[Kept]) -> None:
         """Make room: these are not needed any more."""
         self.nbytes -= sum(each.nbytes for each in kept if each.file is None)
-
-
-class ShelfQueue:
-    """A queue of batches, of which those beyond `memory_bytes` wait on disk."""
-
-    def __init__(self, memory_bytes: int) -> None:
-        self._shelf = Shelf(memory_bytes)
-        self._queue: deque[Kept] = deque()
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def append(self, batch: Any) -> None:
-        """Put a batch behind all others."""
-        self._queue.append(self._shelf.put(batch))
-
-    def popleft(self) -> Any:
-        """Return the oldest batch."""
-        kept = self._queue.popleft()
-        self._shelf.free([kept])
-        return kept.load()
 
 
 def _size(batch: Any) -> int:

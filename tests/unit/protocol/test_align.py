@@ -24,6 +24,7 @@ from millstream.protocol.barrier import Barrier
 from millstream.protocol.ids import ChannelId, Epoch
 
 ONE, TWO, BACK, STRANGER = ChannelId(1), ChannelId(2), ChannelId(8), ChannelId(9)
+OTHER = ChannelId(7)
 
 
 def barrier(epoch: int) -> Barrier:
@@ -251,3 +252,21 @@ def test_barrier_of_an_older_epoch_is_the_peers_fault() -> None:
 
     with pytest.raises(RemoteProtocolError, match="epoch 2 came after 3"):
         reader.tell(BarrierArrived(ONE, barrier(2)))
+
+
+def test_the_next_epoch_waits_for_one_that_still_goes_round() -> None:
+    """The coordinator has given it up; its barrier has not come round yet."""
+    aligner = Aligner(forward=[ONE], back=[BACK, OTHER])
+    aligner.handle(BarrierArrived(ONE, barrier(1)))
+    aligner.handle(BarrierArrived(BACK, barrier(1)))
+
+    assert aligner.handle(BarrierArrived(ONE, barrier(2))) == [BlockChannel(ONE)]
+    assert aligner.handle(BarrierArrived(BACK, barrier(2))) == []
+    assert aligner.handle(BatchArrived(BACK, "behind")) == []
+    aligner.validate()
+    commands = aligner.handle(BarrierArrived(OTHER, barrier(1)))
+
+    kinds = [type(command).__name__ for command in commands]
+    assert kinds == ["Seal", "Cut", "UnblockChannel", "DeliverBatch"]
+    assert aligner.phase is Phase.LOGGING
+    assert aligner.handle(BarrierArrived(OTHER, barrier(2))) == [sealed(2)]

@@ -10,13 +10,14 @@ from tests.making import channel
 from millstream.config import BufferPolicy, adaptive, fixed
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.ports import FrameArrived
-from millstream.protocol.barrier import Barrier, RoundEnd
+from millstream.protocol.barrier import Barrier
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import Epoch, Generation, PeerId
 from millstream.runtime.channels import (
     CreditReturn,
     InputChannel,
     LocalCarrier,
+    Mark,
     OutputChannel,
     RemoteCarrier,
 )
@@ -54,7 +55,7 @@ class LocalPair:
         self.clock.advance(duration)
         self.timers.fire(self.clock.monotonic_ns())
 
-    def arrived(self) -> list[list[int] | Barrier | RoundEnd]:
+    def arrived(self) -> list[list[int] | Mark]:
         return [self.reader.take() for _ in range(len(self.reader))]
 
 

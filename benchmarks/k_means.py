@@ -1,0 +1,298 @@
+"""K-means over ten million points: `cycle` against MLlib, RDDs and hand-written processes.
+
+The points, two coordinates in a CSV file of 200 MB, are read once; then there are 30 rounds
+with a fixed number of centroids.  Reading is part of the time.  The body is a function of
+whole data frames: a Numba kernel in one contestant, plain NumPy in another.
+
+*By hand* is the same Numba kernel in two `multiprocessing` processes, each with half of the
+file, which Polars reads; a pipe carries centroids one way and sums the other.  The RDD keeps
+NumPy arrays in its cache and runs the NumPy kernel per partition, a job for every round.  All
+of these begin with the same centroids, and must end with the same within 1e-6.  MLlib chooses
+its own first centroids (tolerance 0, the same number of rounds), so only its time counts.
+
+NumPy, RDD and MLlib see fewer points where there are many centroids, and their times are
+scaled up to all of them; each says so.
+
+    python benchmarks/k_means.py [--quick] [--centroids 50 750] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import measure
+import numpy as np
+import polars as pl
+import word_count
+from k_means_kernels import moved, sums_by_numpy, sums_of
+
+import millstream as ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+    from k_means_kernels import Centroids
+    from pyspark.sql import SparkSession
+
+ROUNDS, WORKERS = 30, 2
+FULL_POINTS, QUICK_POINTS = 10_000_000, 200_000
+CENTROIDS = (50, 750)
+FEWER_POINTS = {750: 1_000_000}
+"""How many points the slow contestants see, where all would take too long."""
+SCHEMA = {"x": pl.Float64, "y": pl.Float64}
+SUMS = {"centroid": pl.Int64, "x": pl.Float64, "y": pl.Float64, "count": pl.Int64}
+OWN, OWN_NUMPY, BY_HAND = "Millstream, Numba", "Millstream, NumPy", "By hand, Numba"
+MLLIB, RDD = "Spark MLlib", "PySpark RDD, NumPy"
+SLOW = (OWN_NUMPY, MLLIB, RDD)
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What every contestant has to do."""
+
+    path: Path
+    points: int
+    initial: Centroids
+    rounds: int = ROUNDS
+
+
+# Contestants
+
+
+def by_millstream(
+    spark: SparkSession, task: Task, kernel: Callable[..., Any]
+) -> Centroids:
+    """Run a cycle on two resident workers of the session."""
+
+    def partial_sums(state: ms.RoundState[Centroids]) -> Any:
+        def sums(points: pl.DataFrame) -> pl.DataFrame:
+            found, counts = kernel(
+                points["x"].to_numpy(), points["y"].to_numpy(), state.value
+            )
+            return pl.DataFrame(
+                {
+                    "centroid": np.arange(len(counts)),
+                    "x": found[:, 0],
+                    "y": found[:, 1],
+                    "count": counts,
+                },
+                schema=SUMS,
+            )
+
+        return sums
+
+    def update(centroids: Centroids, sums: pl.DataFrame) -> Centroids:
+        total = sums.group_by("centroid").sum().sort("centroid")
+        return moved(
+            centroids, total.select("x", "y").to_numpy(), total["count"].to_numpy()
+        )
+
+    flow = ms.Flow("k-means")
+    points = flow.read_csv(task.path, schema=SCHEMA, header=False)
+    result = points.cycle(
+        task.initial,
+        lambda points, state: points.map_batches(partial_sums(state), schema=SUMS),
+        update,
+        max_rounds=task.rounds,
+    ).collect()
+    flow.run(spark=spark, workers=WORKERS)
+    centroids: Centroids = result.result()[0]
+    return centroids
+
+
+def by_hand(task: Task) -> Centroids:
+    """Let two processes read a half each and add up what they find."""
+    context = multiprocessing.get_context("fork")
+    pipes: list[Connection] = []
+    processes = []
+    half = -(-task.points // WORKERS)
+    for number in range(WORKERS):
+        ours, theirs = context.Pipe()
+        process = context.Process(
+            target=_half_by_hand, args=(task, number * half, half, theirs)
+        )
+        process.start()
+        pipes.append(ours)
+        processes.append(process)
+    centroids = task.initial
+    for _ in range(task.rounds):
+        for pipe in pipes:
+            pipe.send(centroids)
+        parts = [pipe.recv() for pipe in pipes]
+        centroids = moved(centroids, sum(s for s, _ in parts), sum(c for _, c in parts))
+    for process in processes:
+        process.join()
+    return centroids
+
+
+def _half_by_hand(task: Task, start: int, count: int, pipe: Connection) -> None:
+    points = pl.read_csv(
+        task.path,
+        has_header=False,
+        schema=SCHEMA,
+        skip_rows=start,
+        n_rows=count,
+    )
+    x, y = points["x"].to_numpy(), points["y"].to_numpy()
+    for _ in range(task.rounds):
+        pipe.send(sums_of(x, y, pipe.recv()))
+
+
+def by_rdd(spark: SparkSession, task: Task) -> Centroids:
+    """Keep arrays in the cache, and run a job for every round."""
+
+    def array_of(lines: Any) -> Any:
+        yield np.array([line.split(",") for line in lines], dtype=np.float64)
+
+    text = spark.sparkContext.textFile(str(task.path), WORKERS)
+    arrays = text.mapPartitions(array_of).cache()
+    centroids = task.initial
+    for _ in range(task.rounds):
+        shown = spark.sparkContext.broadcast(centroids)
+        found = arrays.map(
+            lambda points, shown=shown: sums_by_numpy(
+                points[:, 0], points[:, 1], shown.value
+            )
+        )
+        sums, counts = found.reduce(lambda a, b: (a[0] + b[0], a[1] + b[1]))
+        centroids = moved(centroids, sums, counts)
+        shown.destroy()
+    arrays.unpersist()
+    return centroids
+
+
+def by_mllib(spark: SparkSession, task: Task) -> Centroids:
+    """Fit the model of Spark's own library."""
+    from pyspark.ml.clustering import KMeans  # noqa: PLC0415 - its session exists now
+    from pyspark.ml.feature import VectorAssembler  # noqa: PLC0415 - see above
+
+    points = spark.read.csv(str(task.path), schema="x DOUBLE, y DOUBLE")
+    assembled = VectorAssembler(inputCols=["x", "y"], outputCol="features")
+    vectors = assembled.transform(points).select("features").cache()
+    k_means = KMeans(
+        k=len(task.initial), maxIter=task.rounds, tol=0.0, initMode="random", seed=7
+    )
+    model = k_means.fit(vectors)
+    vectors.unpersist()
+    return np.array(model.clusterCenters())
+
+
+# Measuring
+
+
+def main() -> None:
+    """Measure all contestants with few and many centroids."""
+    parser = measure.arguments(__doc__ or "")
+    parser.add_argument("--centroids", type=int, nargs="*", default=CENTROIDS)
+    options = parser.parse_args()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    samples: dict[str, list[float]] = {}
+    figures: list[measure.Figure] = []
+    spark = word_count.session(memory="6g")
+    try:
+        for count in options.centroids:
+            few = FEWER_POINTS.get(count)
+            full = task_of(
+                options.data, QUICK_POINTS if options.quick else FULL_POINTS, count
+            )
+            less = (
+                full
+                if few is None or options.quick
+                else task_of(options.data, few, count)
+            )
+            taken = measured(spark, full, less, options.rounds)
+            samples |= {f"k = {count}, {name}": times for name, times in taken.items()}
+            figures += compared(count, taken)
+    finally:
+        spark.stop()
+    measure.finish(
+        measure.Report(
+            name="k_means",
+            is_quick=options.quick,
+            sizes={
+                "points": QUICK_POINTS if options.quick else FULL_POINTS,
+                "rounds": ROUNDS,
+                "workers": WORKERS,
+            },
+            samples_unit="s",
+            samples=samples,
+            figures=figures,
+        )
+    )
+
+
+def measured(
+    spark: SparkSession, full: Task, less: Task, rounds: int
+) -> dict[str, list[float]]:
+    """Return the times of all, scaled to all points where somebody saw fewer."""
+    contestants: dict[str, Callable[[Task], Centroids]] = {
+        OWN: lambda task: by_millstream(spark, task, sums_of),
+        BY_HAND: by_hand,
+        OWN_NUMPY: lambda task: by_millstream(spark, task, sums_by_numpy),
+        RDD: lambda task: by_rdd(spark, task),
+        MLLIB: lambda task: by_mllib(spark, task),
+    }
+    expected: dict[int, Centroids] = {}
+
+    def seconds(name: str) -> float:
+        task = less if name in SLOW else full
+        taken, centroids = measure.timed(lambda: contestants[name](task))
+        if name != MLLIB:
+            known = expected.setdefault(task.points, centroids)
+            assert np.allclose(known, centroids, rtol=0, atol=TOLERANCE), name
+        return taken * full.points / task.points
+
+    warm = Task(less.path, less.points, less.initial, rounds=2)
+    for name in (OWN, BY_HAND, OWN_NUMPY):
+        contestants[name](warm)
+    return measure.interleaved(rounds, contestants, seconds)
+
+
+def compared(count: int, taken: dict[str, list[float]]) -> list[measure.Figure]:
+    """Return the ratios that are aimed at."""
+    medians = {name: statistics.median(times) for name, times in taken.items()}
+    own = medians[OWN]
+    over_mllib = medians[MLLIB] / own
+    faster = f"k = {count}, faster than {MLLIB}"
+    return [
+        measure.at_least(faster, over_mllib, "x", 8)
+        if count == CENTROIDS[0]
+        else measure.Figure(faster, over_mllib, "x"),
+        measure.at_most(
+            f"k = {count}, time by hand", own / medians[BY_HAND], "x", 1.25
+        ),
+        measure.Figure(f"k = {count}, faster than {RDD}", medians[RDD] / own, "x"),
+        measure.Figure(
+            f"k = {count}, NumPy body, faster than {RDD}",
+            medians[RDD] / medians[OWN_NUMPY],
+            "x",
+        ),
+    ]
+
+
+def task_of(directory: Path, points: int, count: int) -> Task:
+    """Return the points, made once, and the first of them as centroids."""
+    path = directory / f"points-{points}.csv"
+    if not path.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        rng = np.random.default_rng(points)
+        centres = rng.uniform(-100, 100, (64, 2))
+        near = centres[rng.integers(0, len(centres), points)]
+        coordinates = np.round(near + rng.normal(0, 5, (points, 2)), 5)
+        frame = pl.DataFrame(coordinates, schema=SCHEMA)
+        frame.write_csv(path.with_suffix(".part"), include_header=False)
+        path.with_suffix(".part").rename(path)
+    first = pl.read_csv(path, has_header=False, schema=SCHEMA, n_rows=count)
+    return Task(path, points, first.to_numpy())
+
+
+if __name__ == "__main__":
+    main()

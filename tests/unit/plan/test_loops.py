@@ -1,0 +1,164 @@
+"""Loops in a plan: what closes them, what is in them, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+import millstream as ms
+from millstream.config import Config
+from millstream.plan.iteration import Decide, LoopHead
+from millstream.plan.loops import back_edges, enclosing
+from millstream.plan.stages import plan_stages
+
+if TYPE_CHECKING:
+    from millstream.plan.stages import StagePlan
+
+
+def planned(flow: ms.Flow) -> StagePlan:
+    return plan_stages(flow.plan, Config())
+
+
+def doubled(rows: ms.Stream[int]) -> ms.Stream[int]:
+    return rows.map(lambda i: i * 2)
+
+
+@pytest.mark.parametrize(
+    ("stages", "edges", "expected"),
+    [
+        (3, [(0, 1), (1, 2)], set()),
+        (3, [(0, 1), (1, 2), (2, 1)], {2}),
+        (2, [(0, 1), (1, 1)], {1}),
+        (4, [(0, 1), (1, 2), (2, 3), (3, 1), (2, 2)], {3, 4}),
+        (4, [(0, 1), (0, 2), (1, 3), (2, 3)], set()),
+    ],
+)
+def test_back_edges_are_those_that_close_a_cycle(
+    stages: int, edges: list[tuple[int, int]], expected: set[int]
+) -> None:
+    """Two ways to the same stage are no cycle."""
+    assert back_edges(stages, edges) == expected
+
+
+def test_back_edges_lead_to_the_head_and_carry_rounds() -> None:
+    """Rows come back with the end of their round, decisions without."""
+    flow = ms.Flow("iterate")
+    flow.from_iterable([1]).iterate(doubled, max_rounds=2).collect()
+
+    plan = planned(flow)
+
+    (head,) = [s.id for s in plan.stages if isinstance(s.nodes[0].spec, LoopHead)]
+    (decider,) = [s.id for s in plan.stages if isinstance(s.nodes[0].spec, Decide)]
+    back = {edge.source: edge for edge in plan.edges if edge.is_back}
+    assert {edge.target for edge in back.values()} == {head}
+    assert not back.pop(decider).carries_rounds
+    assert all(edge.carries_rounds for edge in back.values())
+    ends = [(edge.source, edge.target) for edge in plan.edges]
+    found = back_edges(len(plan.stages), ends, [head])
+    assert {plan.edges[place].id for place in found} == {
+        edge.id for edge in plan.edges if edge.is_back
+    }
+
+
+def test_operators_know_the_loops_they_are_in_outermost_first() -> None:
+    """What follows an inner iteration is in the outer one only."""
+    flow = ms.Flow("nested")
+    flow.from_iterable([1]).iterate(
+        lambda rows: rows.iterate(
+            lambda inner: inner.map(abs, name="inside"), max_rounds=1, name="inner"
+        ).map(abs, name="after"),
+        max_rounds=1,
+        name="outer",
+    ).collect(name="sink")
+
+    loops = enclosing(flow.plan.nodes)
+
+    ids = {node.name: node.id for node in flow.plan.nodes}
+    assert loops[ids["inside"]] == (ids["outer"], ids["inner"])
+    assert loops[ids["after"]] == (ids["outer"],)
+    assert loops[ids["inner"]] == (ids["outer"],)
+    assert loops[ids["sink"]] == loops[ids["outer"]] == ()
+
+
+def sink_inside(rows: ms.Stream[int]) -> ms.Stream[int]:
+    rows.for_each(print)
+    return rows
+
+
+def outside_merged(rows: ms.Stream[int]) -> ms.Stream[int]:
+    return rows.merge(rows._flow.from_iterable([1], name="outside"))
+
+
+def left_alone(rows: ms.Stream[int]) -> ms.Stream[int]:
+    rows.map(abs, name="leak")
+    return rows
+
+
+def loop_inside(rows: ms.Stream[int]) -> ms.Stream[int]:
+    return rows.loop(lambda inner: (inner, inner))
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (sink_inside, r"for_each at .* is in the body of iterate at .* and is a sink"),
+        (outside_merged, r"merge at .* reads from_iterable at .*, which is not"),
+        (loop_inside, r"loop at .* a free loop does not know when a round is over"),
+    ],
+)
+def test_what_does_not_fit_into_rounds_is_refused(body: Any, sentence: str) -> None:
+    """While the flow is built, with the lines of both."""
+    flow = ms.Flow("refused")
+    flow.from_iterable([1]).iterate(body, max_rounds=2).collect()
+
+    with pytest.raises(ms.UsageError, match=sentence):
+        planned(flow)
+
+
+def test_what_a_body_makes_and_does_not_return_is_refused() -> None:
+    """As anywhere else in a flow."""
+    flow = ms.Flow("leak")
+    flow.from_iterable([1]).iterate(left_alone, max_rounds=2).collect()
+
+    with pytest.raises(ms.UsageError, match="nothing reads the output of map 'leak'"):
+        flow.run(on="local")
+
+
+def test_a_loop_whose_rows_never_come_round_is_refused() -> None:
+    """What goes round must be made of what came in."""
+    flow = ms.Flow("no-loop")
+    others = flow.from_iterable([2], name="others")
+    flow.from_iterable([1]).loop(lambda rows: (others, rows)).collect()
+
+    with pytest.raises(ms.UsageError, match="does not come from its body"):
+        planned(flow)
+
+
+def test_an_iteration_inside_a_free_loop_is_refused() -> None:
+    """Its input would never end."""
+    flow = ms.Flow("rounds-in-loop")
+    flow.from_iterable([1]).loop(
+        lambda rows: (rows.iterate(doubled, max_rounds=1), rows)
+    ).collect()
+
+    with pytest.raises(ms.UsageError, match="rows never come to an end"):
+        planned(flow)
+
+
+def test_the_right_side_of_a_join_may_come_from_outside() -> None:
+    """It is kept for all rounds."""
+    flow = ms.Flow("joined")
+    more = flow.from_frame(pl.DataFrame({"key": [1, 2], "more": [10, 20]}))
+    start = flow.from_frame(pl.DataFrame({"key": [1, 2, 3], "total": [0, 0, 0]}))
+    result = start.iterate(
+        lambda rows: rows.join(more, "key").select(
+            "key", total=pl.col("total") + pl.col("more")
+        ),
+        max_rounds=3,
+    ).collect()
+
+    flow.run(on="local", workers=2)
+
+    assert sorted(result.result().rows()) == [(1, 30), (2, 60)]
