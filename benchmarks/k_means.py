@@ -18,11 +18,13 @@ scaled up to all of them; each says so.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import statistics
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import measure
@@ -36,7 +38,6 @@ import millstream as ms
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
-    from pathlib import Path
 
     from k_means_kernels import Centroids
     from pyspark.sql import SparkSession
@@ -108,42 +109,47 @@ def by_millstream(
     return centroids
 
 
-def by_hand(task: Task) -> Centroids:
-    """Let two processes read a half each and add up what they find."""
-    context = multiprocessing.get_context("fork")
-    pipes: list[Connection] = []
-    processes = []
-    half = -(-task.points // WORKERS)
-    for number in range(WORKERS):
-        ours, theirs = context.Pipe()
-        process = context.Process(
-            target=_half_by_hand, args=(task, number * half, half, theirs)
+class TwoProcesses:
+    """Two processes that exist before the clock starts, and read a half each."""
+
+    def __init__(self) -> None:
+        # Polars has threads, so they must not be forks.
+        context = multiprocessing.get_context("spawn")
+        self._pipes: list[Connection] = []
+        for _ in range(WORKERS):
+            ours, theirs = context.Pipe()
+            context.Process(target=_half_by_hand, args=(theirs,), daemon=True).start()
+            self._pipes.append(ours)
+
+    def __call__(self, task: Task) -> Centroids:
+        """Send centroids one way, add up the sums that come the other."""
+        half = -(-task.points // WORKERS)
+        for number, pipe in enumerate(self._pipes):
+            pipe.send((task, number * half, half))
+        centroids = task.initial
+        for _ in range(task.rounds):
+            for pipe in self._pipes:
+                pipe.send(centroids)
+            parts = [pipe.recv() for pipe in self._pipes]
+            sums, counts = sum(s for s, _ in parts), sum(c for _, c in parts)
+            centroids = moved(centroids, sums, counts)
+        return centroids
+
+
+def _half_by_hand(pipe: Connection) -> None:
+    with contextlib.suppress(EOFError):  # when the other process has ended
+        _serve_halves(pipe)
+
+
+def _serve_halves(pipe: Connection) -> None:
+    while True:
+        task, start, count = pipe.recv()
+        points = pl.read_csv(
+            task.path, has_header=False, schema=SCHEMA, skip_rows=start, n_rows=count
         )
-        process.start()
-        pipes.append(ours)
-        processes.append(process)
-    centroids = task.initial
-    for _ in range(task.rounds):
-        for pipe in pipes:
-            pipe.send(centroids)
-        parts = [pipe.recv() for pipe in pipes]
-        centroids = moved(centroids, sum(s for s, _ in parts), sum(c for _, c in parts))
-    for process in processes:
-        process.join()
-    return centroids
-
-
-def _half_by_hand(task: Task, start: int, count: int, pipe: Connection) -> None:
-    points = pl.read_csv(
-        task.path,
-        has_header=False,
-        schema=SCHEMA,
-        skip_rows=start,
-        n_rows=count,
-    )
-    x, y = points["x"].to_numpy(), points["y"].to_numpy()
-    for _ in range(task.rounds):
-        pipe.send(sums_of(x, y, pipe.recv()))
+        x, y = points["x"].to_numpy(), points["y"].to_numpy()
+        for _ in range(task.rounds):
+            pipe.send(sums_of(x, y, pipe.recv()))
 
 
 def by_rdd(spark: SparkSession, task: Task) -> Centroids:
@@ -197,6 +203,7 @@ def main() -> None:
     samples: dict[str, list[float]] = {}
     figures: list[measure.Figure] = []
     spark = word_count.session(memory="6g")
+    spark.sparkContext.addPyFile(str(Path(__file__).with_name("k_means_kernels.py")))
     try:
         for count in options.centroids:
             few = FEWER_POINTS.get(count)
@@ -235,7 +242,7 @@ def measured(
     """Return the times of all, scaled to all points where somebody saw fewer."""
     contestants: dict[str, Callable[[Task], Centroids]] = {
         OWN: lambda task: by_millstream(spark, task, sums_of),
-        BY_HAND: by_hand,
+        BY_HAND: TwoProcesses(),
         OWN_NUMPY: lambda task: by_millstream(spark, task, sums_by_numpy),
         RDD: lambda task: by_rdd(spark, task),
         MLLIB: lambda task: by_mllib(spark, task),
