@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pickle
 from bisect import bisect_right
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SnapshotError
@@ -87,9 +88,14 @@ def frozen_values(keys: list[Any], values: list[Any]) -> list[Any]:
     """Return the values such that nobody can change them any more.
 
     Immutable ones are returned as they are, flat containers copied, others pickled.
+    Where all are of one kind, as they mostly are, no loop runs in Python.
     """
-    if _SCALARS.issuperset(map(type, values)):
+    if _are_flat(values):
         return values
+    if set(map(type, values)) == {dict}:
+        entries = list(chain.from_iterable(map(dict.values, values)))
+        if _are_flat(entries) and _are_flat(list(chain.from_iterable(values))):
+            return list(map(dict.copy, values))
     return [
         value if type(value) in _SCALARS else _frozen(key, value)
         for key, value in zip(keys, values, strict=True)
@@ -109,6 +115,17 @@ def _frozen(key: object, value: Any) -> Any:
     except Exception as error:
         owner = f"the state of key {key!r}"
         raise unstorable(owner, error) from error
+
+
+def _are_flat(items: list[Any]) -> bool:
+    """Whether certainly none of many items can change."""
+    kinds = set(map(type, items))
+    if kinds <= _SCALARS:
+        return True
+    if not kinds <= _SCALARS.union(_CONTAINERS):
+        return False
+    inside = chain.from_iterable(i for i in items if type(i) in _CONTAINERS)
+    return _are_flat(list(inside))
 
 
 def _is_flat(items: Iterable[Any]) -> bool:
