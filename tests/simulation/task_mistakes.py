@@ -126,7 +126,7 @@ def deletions_are_not_restored(patch: Patch) -> None:
 )
 def delta_only_of_the_last_epoch(patch: Patch) -> None:
 
-    def since(self: TouchedKeys, _: Epoch) -> set[Any]:
+    def since(self: TouchedKeys, _: Epoch) -> set[Any] | None:
         return self._by_epoch[max(self._by_epoch)]
 
     patch.setattr(TouchedKeys, "since", since)
@@ -141,7 +141,7 @@ def touches_are_forgotten_too_early(patch: Patch) -> None:
 
     def complete(original: Any, self: TouchedKeys, epoch: Epoch) -> None:
         original(self, epoch)
-        self._now.clear()
+        self.forget()
 
     wrapped(patch, TouchedKeys, "complete", complete)
 

@@ -29,9 +29,14 @@ _UNCHANGING = frozenset({bool, bytes, float, int, str, type(None)})
 class ByKey(Operator):
     """An operator on pairs of key and value, with an entry for each key."""
 
+    #: Whether it never deletes a key while rows come.
+    keeps_keys = True
+
     def __init__(self, nodes: tuple[Node, ...], table: Table | None) -> None:
         super().__init__(nodes)
         self.state = self.table = table
+        if table is not None and self.keeps_keys:
+            table.keep_keys()
         #: The entries where there is no table.
         self.entries: dict[Any, Any] = {}
 

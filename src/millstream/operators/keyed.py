@@ -21,6 +21,7 @@ class Processed(ByKey):
     """A user's stateful function, called with the state of the row's key."""
 
     is_guarded = True
+    keeps_keys = False
 
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
         super().__init__(nodes, table)

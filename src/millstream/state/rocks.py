@@ -123,6 +123,9 @@ class RocksTable(MutableMapping[Any, Any]):
         self._cold_count = 0
         self._touched.forget()
 
+    def keep_keys(self) -> None:
+        """Take the promise that no key will ever be deleted; nothing follows from it."""
+
     def touch(self, keys: Iterable[Any]) -> Entries:
         """Fetch what is there of these keys, and note that they are being changed."""
         keys = set(keys)  # They may come only once.

@@ -55,6 +55,10 @@ class Table(State, Protocol):
         """Forget everything, for good: it is not noted in a delta."""
         ...
 
+    def keep_keys(self) -> None:
+        """Take the promise that no key will ever be deleted."""
+        ...
+
 
 def apply_rows(entries: dict[Any, Any], rows: list[tuple[Any, Any]]) -> None:
     """Do to the entries what the pairs of a delta say."""
@@ -96,10 +100,17 @@ class MemoryTable:
         self._shard_count = shard_count
         self._entries: dict[Any, Any] = {}
         self._touched = TouchedKeys()
+        self._keeps_keys = False
+
+    def keep_keys(self) -> None:
+        """Take the promise that no key will ever be deleted."""
+        self._keeps_keys = True
 
     def touch(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """Note that the keys are being changed; return all entries."""
         self._touched.add(keys)
+        if self._keeps_keys:
+            self._touched.saturate(len(self._entries))
         return self._entries
 
     def peek(self, keys: Iterable[Any]) -> dict[Any, Any]:  # noqa: ARG002 - all are there
@@ -118,10 +129,11 @@ class MemoryTable:
     def capture(self, epoch: Epoch, since: Epoch) -> RowsCapture:
         """Return the entries touched after `since`, or all; takes no copies of most."""
         self._touched.cut(epoch)
-        if since == 0:
+        touched = None if since == 0 else self._touched.since(since)
+        if touched is None:
             keys, values = list(self._entries), list(self._entries.values())
         else:
-            keys = list(self._touched.since(since))
+            keys = list(touched)
             values = list(map(self._entries.get, keys, repeat(DELETED)))
         with _collecting_no_garbage():
             values = frozen_values(keys, values)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TouchedKeys"]
 
+_NEARLY_ALL = 0.9
+
 
 class TouchedKeys:
     """A set of keys for every epoch that is not complete, and one for the present.
@@ -32,13 +34,24 @@ class TouchedKeys:
     __slots__ = ("_by_epoch", "_complete", "_now")
 
     def __init__(self) -> None:
-        self._now: set[Any] = set()
-        self._by_epoch: dict[Epoch, set[Any]] = {}
+        #: None stands for all keys there are.
+        self._now: set[Any] | None = set()
+        self._by_epoch: dict[Epoch, set[Any] | None] = {}
         self._complete = Epoch(0)
 
     def add(self, keys: Iterable[Any]) -> None:
         """Note that the keys are being changed."""
-        self._now.update(keys)
+        if self._now is not None:
+            self._now.update(keys)
+
+    def saturate(self, key_count: int) -> None:
+        """Stop counting until the next cut if nearly all keys have been touched.
+
+        What is stored then is a little more, and the rows of a hot table cost nothing
+        here any more.  Only for a table of which no key is ever deleted.
+        """
+        if self._now is not None and len(self._now) >= _NEARLY_ALL * key_count:
+            self._now = None
 
     def cut(self, epoch: Epoch) -> None:
         """End the present set: it belongs to `epoch`."""
@@ -47,14 +60,20 @@ class TouchedKeys:
         )
         self._by_epoch[epoch], self._now = self._now, set()
 
-    def since(self, epoch: Epoch) -> set[Any]:
-        """Return what was touched after `epoch`, up to the last cut; never changed."""
+    def since(self, epoch: Epoch) -> set[Any] | None:
+        """Return what was touched after `epoch`, up to the last cut; None if all keys.
+
+        Nobody changes the set afterwards.
+        """
         assert epoch >= self._complete, (
             f"a delta since epoch {epoch} was asked for, but the keys touched up to "
             f"{self._complete} are forgotten"
         )
         later = [keys for number, keys in self._by_epoch.items() if number > epoch]
-        return later[0] if len(later) == 1 else set().union(*later)
+        if len(later) == 1:
+            return later[0]
+        sets = [keys for keys in later if keys is not None]
+        return set().union(*sets) if len(sets) == len(later) else None
 
     def complete(self, epoch: Epoch) -> None:
         """Forget the keys of an epoch that is stored, and of those before it."""
@@ -64,4 +83,4 @@ class TouchedKeys:
 
     def forget(self) -> None:
         """Forget what was touched since the last cut: it is not there any more."""
-        self._now.clear()
+        self._now = set()

@@ -87,6 +87,31 @@ def test_delta_holds_what_was_touched_and_what_was_deleted(
     assert content(table) == {"a": 2, **dict.fromkeys("cdef", 1)}
 
 
+def test_a_table_that_keeps_its_keys_need_not_count_when_nearly_all_are_touched(
+    make: Callable[[], Table],
+) -> None:
+    """The delta of such an epoch has all keys, new ones too; the next one has few again."""
+    table = make()
+    table.keep_keys()
+    table.touch(range(20)).update(dict.fromkeys(range(20), 1))
+    table.capture(Epoch(1), since=BEGINNING)
+    table.touch(range(19)).update(dict.fromkeys(range(19), 2))
+    table.touch([99])[99] = 3
+
+    hot = pairs(table.capture(Epoch(2), since=Epoch(1)))
+    table.touch([5])[5] = 4
+    cold = pairs(table.capture(Epoch(3), since=Epoch(2)))
+
+    assert hot.items() >= {**dict.fromkeys(range(19), 2), 99: 3}.items()
+    assert cold == {5: 4}
+    both = {**dict.fromkeys(range(19), 2), 5: 4, 99: 3}
+    table.touch([7])[7] = 6
+    assert pairs(table.capture(Epoch(4), since=Epoch(1))).items() >= {
+        **both,
+        7: 6,
+    }.items()
+
+
 def test_touching_a_key_that_never_was_is_a_deletion(make: Callable[[], Table]) -> None:
     """It may have been set and deleted in an epoch that was abandoned."""
     table = make()
