@@ -69,9 +69,9 @@ class Task:
 
 
 def by_millstream(
-    spark: SparkSession, task: Task, kernel: Callable[..., Any]
+    spark: SparkSession, task: Task, kernel: Callable[..., Any], workers: int = WORKERS
 ) -> Centroids:
-    """Run a cycle on two resident workers of the session."""
+    """Run a cycle on resident workers of the session."""
 
     def partial_sums(state: ms.RoundState[Centroids]) -> Any:
         def sums(points: pl.DataFrame) -> pl.DataFrame:
@@ -104,28 +104,28 @@ def by_millstream(
         update,
         max_rounds=task.rounds,
     ).collect()
-    flow.run(spark=spark, workers=WORKERS)
+    flow.run(spark=spark, workers=workers)
     centroids: Centroids = result.result()[0]
     return centroids
 
 
-class TwoProcesses:
-    """Two processes that exist before the clock starts, and read a half each."""
+class Processes:
+    """Processes that exist before the clock starts, and read a part each."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int = WORKERS) -> None:
         # Polars has threads, so they must not be forks.
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Connection] = []
-        for _ in range(WORKERS):
+        for _ in range(workers):
             ours, theirs = context.Pipe()
-            context.Process(target=_half_by_hand, args=(theirs,), daemon=True).start()
+            context.Process(target=_part_by_hand, args=(theirs,), daemon=True).start()
             self._pipes.append(ours)
 
     def __call__(self, task: Task) -> Centroids:
         """Send centroids one way, add up the sums that come the other."""
-        half = -(-task.points // WORKERS)
+        part = -(-task.points // len(self._pipes))
         for number, pipe in enumerate(self._pipes):
-            pipe.send((task, number * half, half))
+            pipe.send((task, number * part, part))
         centroids = task.initial
         for _ in range(task.rounds):
             for pipe in self._pipes:
@@ -135,13 +135,18 @@ class TwoProcesses:
             centroids = moved(centroids, sums, counts)
         return centroids
 
+    def close(self) -> None:
+        """Let the processes end."""
+        for pipe in self._pipes:
+            pipe.close()
 
-def _half_by_hand(pipe: Connection) -> None:
+
+def _part_by_hand(pipe: Connection) -> None:
     with contextlib.suppress(EOFError):  # when the other process has ended
-        _serve_halves(pipe)
+        _serve_parts(pipe)
 
 
-def _serve_halves(pipe: Connection) -> None:
+def _serve_parts(pipe: Connection) -> None:
     while True:
         task, start, count = pipe.recv()
         points = pl.read_csv(
@@ -152,13 +157,13 @@ def _serve_halves(pipe: Connection) -> None:
             pipe.send(sums_of(x, y, pipe.recv()))
 
 
-def by_rdd(spark: SparkSession, task: Task) -> Centroids:
+def by_rdd(spark: SparkSession, task: Task, workers: int = WORKERS) -> Centroids:
     """Keep arrays in the cache, and run a job for every round."""
 
     def array_of(lines: Any) -> Any:
         yield np.array([line.split(",") for line in lines], dtype=np.float64)
 
-    text = spark.sparkContext.textFile(str(task.path), WORKERS)
+    text = spark.sparkContext.textFile(str(task.path), workers)
     arrays = text.mapPartitions(array_of).cache()
     centroids = task.initial
     for _ in range(task.rounds):
@@ -242,7 +247,7 @@ def measured(
     """Return the times of all, scaled to all points where somebody saw fewer."""
     contestants: dict[str, Callable[[Task], Centroids]] = {
         OWN: lambda task: by_millstream(spark, task, sums_of),
-        BY_HAND: TwoProcesses(),
+        BY_HAND: Processes(),
         OWN_NUMPY: lambda task: by_millstream(spark, task, sums_by_numpy),
         RDD: lambda task: by_rdd(spark, task),
         MLLIB: lambda task: by_mllib(spark, task),

@@ -74,19 +74,19 @@ def main() -> None:
     )
 
 
-def session(memory: str = "1g") -> SparkSession:
+def session(memory: str = "1g", slots: int = WORKERS) -> SparkSession:
     """Return a session for all, with as many shuffle partitions as it has cores."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = (
-        SparkSession.builder.master(f"local[{WORKERS}]")
+        SparkSession.builder.master(f"local[{slots}]")
         .appName("word_count")
         .config("spark.driver.memory", memory)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", str(WORKERS))
+        .config("spark.sql.shuffle.partitions", str(slots))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

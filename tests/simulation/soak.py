@@ -12,11 +12,13 @@ from __future__ import annotations
 import sys
 from itertools import count
 
+from tests.simulation.loop_flows import LOOP_CASES
 from tests.simulation.recovering import pool, swarm
 from tests.simulation.recovery_flows import CASES
 
 FIRST_SEED = 1_000_000
 """Those before belong to `make test`."""
+FLOWS = (*CASES, *LOOP_CASES)
 ROUND_SEEDS = 200
 
 
@@ -30,8 +32,8 @@ def main(arguments: list[str]) -> int:
             if rest <= 0:
                 return 0
             seeds = range(first + begin, first + begin + min(rest, ROUND_SEEDS))
-            failures = [f for make in CASES for f in swarm(executor, make, seeds)]
-            done = (begin + len(seeds)) * len(CASES)
+            failures = [f for make in FLOWS for f in swarm(executor, make, seeds)]
+            done = (begin + len(seeds)) * len(FLOWS)
             sys.stdout.write(f"{done} runs, up to seed {seeds[-1]}\n")
             sys.stdout.flush()
             if failures:

@@ -8,7 +8,7 @@ means that the seeds that pass prove little.
 from __future__ import annotations
 
 import pytest
-from tests.simulation import driver_mistakes, task_mistakes
+from tests.simulation import driver_mistakes, loop_mistakes, task_mistakes
 from tests.simulation.mistakes import MISTAKES
 
 from millstream.testing import SimulationFailedError, simulate
@@ -33,8 +33,12 @@ def test_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_are_enough_mistakes() -> None:
-    """At least thirty, of tasks and of drivers."""
+    """At least fifty, of tasks, of drivers and of loops."""
     modules = {mistake.patch.__module__ for mistake in MISTAKES.values()}
 
-    assert len(MISTAKES) >= 30
-    assert modules == {task_mistakes.__name__, driver_mistakes.__name__}
+    assert len(MISTAKES) >= 50
+    assert modules == {
+        task_mistakes.__name__,
+        driver_mistakes.__name__,
+        loop_mistakes.__name__,
+    }

@@ -277,7 +277,8 @@ class ColumnVerbs:
         """
         checked_function("map_batches", function)
         after = self.schema if schema is None else pl.Schema(schema)
-        return self._then("map_batches", specs.MapFrames(function), name, after)
+        spec = specs.MapFrames(function, schema=after)
+        return self._then("map_batches", spec, name, after)
 
     def tokens(
         self,

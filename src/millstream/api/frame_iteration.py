@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from millstream.api.building import checked_callable, user_location
+from millstream.api.building import located, user_location
 from millstream.api.iteration import (
     Rounds,
     checked_ends,
+    checked_pair,
     checked_reduction,
     cycle_of,
+    free_loop,
+    made_by,
     optional_count,
     optional_function,
     refuse_made,
@@ -20,6 +23,7 @@ from millstream.errors import UsageError
 from millstream.plan.grouping import Columns
 from millstream.plan.iteration import Iteration, IterationKind, RoundState
 from millstream.plan.nodes import Regroup
+from millstream.state.kernels.columns import KeyColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,19 +83,13 @@ class FrameRoundVerbs:
             IterationKind.ITERATE,
             makes_frames=True,
             rounds_max=checked_ends("iterate", until, max_rounds),
-            reduce=checked_reduction("iterate", reduce, until),
+            reduce=checked_reduction("iterate", reduce, until, "rows"),
             until=until,
-            show=optional_function("iterate", show),
+            show=optional_function("iterate", "show", show, "reduced"),
         )
         rounds = Rounds.begun(self._flow, "iterate", self._node.id, iteration, name)
         made = self._made("iterate", body, rounds)
-        if made.schema != self.schema:
-            msg = (
-                f"the body of `iterate` at {user_location()} returns columns "
-                f"{dict(made.schema)}, but the next round needs those it began with, "
-                f"{dict(self.schema)}; select or cast them in the body"
-            )
-            raise UsageError(msg)
+        self._check_columns_again("iterate", made)
         tail = made.as_input("iterate", self._flow)
         return self._frame(rounds.closed(tail, makes_frames=True), self.schema)
 
@@ -141,7 +139,7 @@ class FrameRoundVerbs:
             state, update, until, max_rounds, show, makes_frames=True
         )
         rounds = Rounds.begun(self._flow, "cycle", self._node.id, iteration, name)
-        made = self._made("cycle", body, rounds, shown)
+        made = self._made("cycle", body, rounds, state=shown)
         from millstream.api.stream import Stream  # noqa: PLC0415 - it imports us
 
         node = rounds.closed(made.as_input("cycle", self._flow))
@@ -189,39 +187,93 @@ class FrameRoundVerbs:
         >>> shortest.result().sort("place").rows()
         [('a', 0), ('b', 3), ('c', 7)]
         """
-        keys = (on,) if isinstance(on, str) else tuple(on)
-        kept = (best,) if isinstance(best, pl.Expr) else tuple(best)
-        _check_best(keys, kept, self.schema)
+        keys = _checked_keys(on, self.schema)
+        kept = _checked_best(keys, best, self.schema)
         iteration = Iteration(
             IterationKind.DELTA,
             makes_frames=True,
             rounds_max=optional_count("delta_iterate", max_rounds),
             keys=keys,
             best=kept,
+            columns=tuple(self.schema),
         )
         flow = self._flow
-        source = _by_columns(flow, self._node.id, keys)
-        rounds = Rounds.begun(flow, "delta_iterate", source, iteration, name)
+        base = name or flow.plan.free_name("delta_iterate")
+        source = _by_columns(flow, self._node.id, keys, f"{base}.keys")
+        rounds = Rounds.begun(flow, "delta_iterate", source, iteration, base)
         made = self._made("delta_iterate", body, rounds)
-        if dict(made.schema) != dict(self.schema):
+        self._check_columns_again("delta_iterate", made, is_order_free=True)
+        tail = made.as_input("delta_iterate", flow)
+        candidates = _by_columns(flow, tail, keys, f"{base}.candidates")
+        return self._frame(rounds.closed(candidates, makes_frames=True), self.schema)
+
+    def loop(
+        self,
+        body: Callable[[Frame], tuple[Frame, Frame]],
+        *,
+        max_hops: int | None = None,
+        name: str | None = None,
+    ) -> Frame:
+        """Let rows go round operators, each batch at its own pace.
+
+        `body` gets a frame of the input and of what comes round, and returns two: what
+        goes round again, with the columns of the input, and what leaves.  There are no
+        rounds; a bounded loop ends when nothing is left in it.
+
+        moves data: what the body moves · state: what the body keeps · waits for the end: no
+
+        Parameters
+        ----------
+        max_hops
+            Most times that a row, and what was made of it, may go round; the job fails
+            when there is one more.  Batches are kept apart by it, which costs some speed.
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> def halve(rows):
+        ...     halved = rows.with_columns(pl.col("x") // 2)
+        ...     return halved.filter(pl.col("x") > 10), halved.filter(pl.col("x") <= 10)
+        >>> flow = ms.Flow("loop")
+        >>> numbers = flow.from_frame(pl.DataFrame({"x": [100, 7, 64]}))
+        >>> small = numbers.loop(halve).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(small.result()["x"])
+        [3, 6, 8]
+        """
+        from millstream.api.frame import Frame  # noqa: PLC0415 - it imports us
+
+        flow = self._flow
+        iteration = free_loop(max_hops, makes_frames=True)
+        rounds = Rounds.begun(flow, "loop", self._node.id, iteration, name)
+        made = made_by("loop", body, rows=self._frame(rounds.body_input, self.schema))
+        again, out = checked_pair(made, Frame, "Frame")
+        self._check_columns_again("loop", again)
+        ends = again.as_input("loop", flow), out.as_input("loop", flow)
+        return self._frame(rounds.closed_free(*ends), out.schema)
+
+    def _check_columns_again(
+        self, verb: str, made: Frame, *, is_order_free: bool = False
+    ) -> None:
+        """Refuse what cannot go round again, since it has other columns."""
+        is_same = dict(made.schema) == dict(self.schema)
+        if not is_same or not (is_order_free or made.schema == self.schema):
             msg = (
-                f"the body of `delta_iterate` at {user_location()} returns columns "
-                f"{dict(made.schema)}, but candidates have {dict(self.schema)}; select "
-                "or cast them in the body"
+                f"the body of `{verb}` at {user_location()} returns columns "
+                f"{dict(made.schema)}, but what goes round again needs those that it "
+                f"began with, {dict(self.schema)}; select or cast them in the body"
             )
             raise UsageError(msg)
-        tail = _by_columns(flow, made.as_input("delta_iterate", flow), keys)
-        return self._frame(rounds.closed(tail, makes_frames=True), self.schema)
 
     def _made(
-        self, verb: str, body: Callable[..., Any], rounds: Rounds, *given: Any
+        self, verb: str, body: Callable[..., Any], rounds: Rounds, **given: Any
     ) -> Frame:
         from millstream.api.frame import Frame  # noqa: PLC0415 - it imports us
 
-        checked_callable(verb, body)
-        made = body(self._frame(rounds.body_input, self.schema), *given)
+        rows = self._frame(rounds.body_input, self.schema)
+        made = made_by(verb, body, rows=rows, **given)
         if not isinstance(made, Frame):
-            refuse_made(verb, "a Frame", made)
+            refuse_made(verb, "Frame", made)
         return made
 
     def _frame(self, node: Node, schema: pl.Schema) -> Frame:
@@ -230,32 +282,45 @@ class FrameRoundVerbs:
         return Frame(self._flow, node, schema)
 
 
-def _by_columns(flow: Flow, node: int, keys: tuple[str, ...]) -> int:
+def _by_columns(flow: Flow, node: int, keys: tuple[str, ...], name: str) -> int:
     """Return a node whose rows go to the task of their key."""
     moved = flow.add(
         "delta_iterate",
         Regroup(),
         (node,),
+        name=name,
         regroups=Columns(keys),
         makes_frames=True,
     )
     return moved.id
 
 
-def _check_best(
-    keys: tuple[str, ...], best: tuple[pl.Expr, ...], schema: pl.Schema
-) -> None:
-    """Refuse columns that nobody knows, and what changes when it is made again."""
+def _checked_keys(on: object, schema: pl.Schema) -> tuple[str, ...]:
+    """Return the key columns; refuse those that nobody knows, or that are no keys."""
     where = f"`delta_iterate` at {user_location()}"
+    keys = tuple(on) if isinstance(on, list | tuple) else (on,)
+    if not keys or not all(isinstance(key, str) for key in keys):
+        msg = f"{where} takes the names of key columns, got {on!r}"
+        raise UsageError(msg)
     for key in keys:
         if key not in schema:
             msg = f"{where} has no column {key!r}; there are {', '.join(schema)}"
             raise UsageError(msg)
+        with located("delta_iterate"):
+            KeyColumn.of(key, schema[key])
+    return keys
+
+
+def _checked_best(
+    keys: tuple[str, ...], best: object, schema: pl.Schema
+) -> tuple[pl.Expr, ...]:
+    """Return what is kept; refuse what changes when it is made again."""
+    where = f"`delta_iterate` at {user_location()}"
+    kept = best if isinstance(best, list | tuple) else (best,)
     rest = [name for name in schema if name not in keys]
     extremes = {name: (pl.col(name).min(), pl.col(name).max()) for name in rest}
-    for expr in best:
-        name = expr.meta.output_name()
-        known = extremes.pop(name, ())
+    for expr in kept:
+        known = extremes.pop(_output_name(expr), ())
         if not any(expr.meta.eq(extreme) for extreme in known):
             msg = (
                 f"{where} keeps {expr}; only the least or largest value of a column that "
@@ -267,3 +332,14 @@ def _check_best(
         names = ", ".join(extremes)
         msg = f"{where} does not say which {names} to keep; add it to best= or drop it"
         raise UsageError(msg)
+    return tuple(kept)
+
+
+def _output_name(expr: object) -> str:
+    """Return the column that an expression makes, or "" if that is not one."""
+    if not isinstance(expr, pl.Expr):
+        return ""
+    try:
+        return expr.meta.output_name()
+    except pl.exceptions.PolarsError:
+        return ""

@@ -11,8 +11,11 @@ How the parts of a loop hang together is in `millstream.plan.iteration`.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+import cloudpickle
 
 from millstream.api.building import (
     checked_callable,
@@ -24,6 +27,7 @@ from millstream.api.building import (
 from millstream.errors import UsageError
 from millstream.plan.grouping import Broadcast, Fields
 from millstream.plan.iteration import (
+    DECIDER,
     BodyInput,
     Decide,
     Iteration,
@@ -42,7 +46,20 @@ if TYPE_CHECKING:
     from millstream.api.stream import Stream
     from millstream.plan.nodes import Node
 
-__all__ = ["KeyedRoundVerbs", "RoundVerbs", "Rounds", "checked_ends"]
+__all__ = [
+    "KeyedRoundVerbs",
+    "RoundVerbs",
+    "Rounds",
+    "checked_ends",
+    "checked_pair",
+    "checked_reduction",
+    "cycle_of",
+    "free_loop",
+    "made_by",
+    "optional_count",
+    "optional_function",
+    "refuse_made",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 K = TypeVar("K")
@@ -74,9 +91,31 @@ class Rounds:
         )
         return cls(flow, verb, name, head, body_input)
 
-    def closed_free(self, again: int) -> None:
-        """Let what goes round again come back."""
+    def closed_free(self, again: int, out: int) -> Node:
+        """Let what goes round again come back; return what leaves."""
+        for made in (again, out):
+            self._check_origin(made)
         self.flow.plan.close_loop(self.head, (again, self._decider().id))
+        return self.flow.plan.nodes[out]
+
+    def _check_origin(self, made: int) -> None:
+        """Refuse what the body returns without having made it of what it got."""
+        nodes = self.flow.plan.nodes
+        found: set[int] = set()
+        left = [made]
+        while left:
+            above = left.pop()
+            if above not in found:
+                found.add(above)
+                left += nodes[above].inputs
+        if self.body_input.id not in found:
+            node = nodes[made]
+            msg = (
+                f"the body of `{self.verb}` at {user_location()} returns `{node.verb}` "
+                f"at {node.location}, which is not made of what the body gets; begin "
+                "with its parameter"
+            )
+            raise UsageError(msg)
 
     def _decider(self, *results: int) -> Node:
         spec = self.head.spec
@@ -85,13 +124,14 @@ class Rounds:
             self.verb,
             Decide(spec.iteration),
             (self.head.id, *results),
-            name=f"{self.name}.decider",
+            name=f"{self.name}{DECIDER}",
             width=1,
             regroups=Broadcast(),
         )
 
     def closed(self, tail: int, *, makes_frames: bool = False) -> Node:
         """Let what the body made come back; return what the iteration results in."""
+        self._check_origin(tail)
         spec = self.head.spec
         assert isinstance(spec, LoopHead)
         does_return = spec.iteration.does_return
@@ -107,7 +147,9 @@ class Rounds:
         )
 
 
-def checked_ends(verb: str, until: object, max_rounds: object) -> int | None:
+def checked_ends(
+    verb: str, until: object, max_rounds: object, *, given: str = "reduced"
+) -> int | None:
     """Return how many rounds there may be; refuse an iteration that never ends."""
     if until is None and max_rounds is None:
         msg = (
@@ -115,8 +157,7 @@ def checked_ends(verb: str, until: object, max_rounds: object) -> int | None:
             "there are with max_rounds=, or when to stop with until="
         )
         raise UsageError(msg)
-    if until is not None:
-        checked_function(verb, until)
+    optional_function(verb, "until", until, given)
     return optional_count(verb, max_rounds)
 
 
@@ -127,7 +168,7 @@ def optional_count(verb: str, max_rounds: object) -> int | None:
     return checked_count(verb, "max_rounds", max_rounds, least=0)
 
 
-def checked_reduction(verb: str, reduce: object, until: object) -> Any:
+def checked_reduction(verb: str, reduce: object, until: object, *takes: str) -> Any:
     """Return the reduction of a round, which `until` needs."""
     if until is not None and reduce is None:
         msg = (
@@ -135,12 +176,44 @@ def checked_reduction(verb: str, reduce: object, until: object) -> Any:
             "what `reduce` makes of all rows of a round"
         )
         raise UsageError(msg)
-    return optional_function(verb, reduce)
+    return optional_function(verb, "reduce", reduce, *takes)
 
 
-def optional_function(verb: str, function: object) -> Any:
+def optional_function(verb: str, name: str, function: object, *takes: str) -> Any:
     """Return a function that may be left out, if workers can get and call it."""
-    return None if function is None else checked_function(verb, function)
+    return None if function is None else needed_function(verb, name, function, *takes)
+
+
+def needed_function(verb: str, name: str, function: object, *takes: str) -> Any:
+    """Return a function, if workers can get it and call it with what it takes."""
+    checked_function(verb, function)
+    _check_signature(verb, name, function, takes)
+    return function
+
+
+def _check_signature(
+    verb: str, name: str, function: Any, takes: tuple[str, ...]
+) -> None:
+    """Refuse a function that cannot be called with this many arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return
+    try:
+        signature.bind(*takes)
+    except TypeError:
+        msg = (
+            f"`{verb}` at {user_location()} calls {name} with ({', '.join(takes)}), but "
+            f"the function takes {signature}"
+        )
+        raise UsageError(msg) from None
+
+
+def made_by(verb: str, body: Callable[..., Any], **given: Any) -> Any:
+    """Return what a body makes."""
+    checked_callable(verb, body)
+    _check_signature(verb, "its body", body, tuple(given))
+    return body(*given.values())
 
 
 class RoundVerbs(Generic[T_co]):
@@ -196,12 +269,12 @@ class RoundVerbs(Generic[T_co]):
         iteration = Iteration(
             IterationKind.ITERATE,
             rounds_max=checked_ends("iterate", until, max_rounds),
-            reduce=checked_reduction("iterate", reduce, until),
+            reduce=checked_reduction("iterate", reduce, until, "one", "other"),
             until=until,
-            show=optional_function("iterate", show),
+            show=optional_function("iterate", "show", show, "reduced"),
         )
         rounds = Rounds.begun(self._flow, "iterate", self._node.id, iteration, name)
-        tail = _stream_of("iterate", body, (_stream(rounds.body_input, self._flow),))
+        tail = _stream_of("iterate", body, rows=_stream(rounds.body_input, self._flow))
         return _stream(rounds.closed(tail.as_input("iterate", self._flow)), self._flow)
 
     def cycle(
@@ -247,8 +320,8 @@ class RoundVerbs(Generic[T_co]):
         """
         shown, iteration = cycle_of(state, update, until, max_rounds, show)
         rounds = Rounds.begun(self._flow, "cycle", self._node.id, iteration, name)
-        given = (_stream(rounds.body_input, self._flow), shown)
-        tail = _stream_of("cycle", body, given)
+        rows = _stream(rounds.body_input, self._flow)
+        tail = _stream_of("cycle", body, rows=rows, state=shown)
         return _stream(rounds.closed(tail.as_input("cycle", self._flow)), self._flow)
 
     def loop(
@@ -287,13 +360,10 @@ class RoundVerbs(Generic[T_co]):
         flow = self._flow
         iteration = free_loop(max_hops)
         rounds = Rounds.begun(flow, "loop", self._node.id, iteration, name)
-        checked_callable("loop", body)
-        made = body(_stream(rounds.body_input, flow))
-        again, out = checked_pair(made)
-        if not isinstance(again, RoundVerbs) or not isinstance(out, RoundVerbs):
-            refuse_made("loop", "two Streams, (again, out)", made)
-        rounds.closed_free(again.as_input("loop", flow))
-        return _stream(flow.plan.nodes[out.as_input("loop", flow)], flow)
+        made = made_by("loop", body, rows=_stream(rounds.body_input, flow))
+        again, out = checked_pair(made, RoundVerbs, "Stream")
+        ends = again.as_input("loop", flow), out.as_input("loop", flow)
+        return _stream(rounds.closed_free(*ends), flow)
 
     def as_input(self, verb: str, flow: Flow) -> int:
         """Return the id of its operator, for a verb that joins streams of one flow."""
@@ -354,31 +424,38 @@ class KeyedRoundVerbs(Generic[K, V_co]):
         iteration = Iteration(
             IterationKind.DELTA,
             rounds_max=optional_count("delta_iterate", max_rounds),
-            improve=checked_function("delta_iterate", improve),
+            improve=needed_function(
+                "delta_iterate", "improve", improve, "known", "candidate"
+            ),
         )
         flow = self._flow
-        source = _by_key(flow, self._node)
-        rounds = Rounds.begun(flow, "delta_iterate", source, iteration, name)
-        checked_callable("delta_iterate", body)
-        made = body(KeyedStream(flow, rounds.body_input))
+        base = name or flow.plan.free_name("delta_iterate")
+        source = _by_key(flow, self._node, f"{base}.keys")
+        rounds = Rounds.begun(flow, "delta_iterate", source, iteration, base)
+        new = KeyedStream[K, Any](flow, rounds.body_input)
+        made = made_by("delta_iterate", body, new=new)
         if not isinstance(made, KeyedStream):
-            refuse_made("delta_iterate", "a KeyedStream", made)
+            refuse_made("delta_iterate", "KeyedStream", made)
         tail = made.as_input("delta_iterate", flow)
-        return KeyedStream(flow, rounds.closed(_by_key(flow, flow.plan.nodes[tail])))
+        candidates = _by_key(flow, flow.plan.nodes[tail], f"{base}.candidates")
+        return KeyedStream(flow, rounds.closed(candidates))
 
 
-def free_loop(max_hops: object) -> Iteration:
+def free_loop(max_hops: object, *, makes_frames: bool = False) -> Iteration:
     """Return a loop without rounds."""
     hops_max = None
     if max_hops is not None:
         hops_max = checked_count("loop", "max_hops", max_hops)
-    return Iteration(IterationKind.FREE, hops_max=hops_max)
+    return Iteration(IterationKind.FREE, makes_frames=makes_frames, hops_max=hops_max)
 
 
-def checked_pair(made: object) -> tuple[Any, Any]:
+def checked_pair(made: object, kind: type[Any], kind_name: str) -> tuple[Any, Any]:
     """Return what goes round again, and what leaves."""
     if not isinstance(made, tuple) or len(made) != 2:  # noqa: PLR2004 - a pair
-        refuse_made("loop", "a pair of streams, (again, out)", made)
+        refuse_made("loop", kind_name, made, is_pair=True)
+    for one in made:
+        if not isinstance(one, kind):
+            refuse_made("loop", kind_name, one, is_pair=True)
     return made
 
 
@@ -392,26 +469,41 @@ def cycle_of(
     makes_frames: bool = False,
 ) -> tuple[RoundState[Any], Iteration]:
     """Return the state as the body sees it, and the iteration."""
-    shown = RoundState(state)
+    _check_state(state)
+    shown = RoundState(state, f"`cycle` at {user_location()}")
     iteration = Iteration(
         IterationKind.CYCLE,
         makes_frames=makes_frames,
-        rounds_max=checked_ends("cycle", until, max_rounds),
+        rounds_max=checked_ends("cycle", until, max_rounds, given="state"),
         until=until,
         initial=state,
-        update=checked_function("cycle", update),
+        update=needed_function("cycle", "update", update, "state", "rows"),
         state=shown,
-        show=optional_function("cycle", show),
+        show=optional_function("cycle", "show", show, "state"),
     )
     return shown, iteration
 
 
-def _by_key(flow: Flow, node: Node) -> int:
+def _check_state(state: object) -> None:
+    """Refuse a state that workers cannot get."""
+    try:
+        cloudpickle.dumps(state)
+    except Exception as error:  # noqa: BLE001 - pickling may raise anything
+        msg = (
+            f"`cycle` at {user_location()} begins with a state, a "
+            f"{type(state).__name__}, that cannot be sent to workers ({error}); use "
+            "plain data, or arrays and data frames"
+        )
+        raise UsageError(msg) from None
+
+
+def _by_key(flow: Flow, node: Node, name: str) -> int:
     """Return a node whose rows go to the task of their key."""
     if isinstance(node.regroups, Fields):
         return node.id
-    inputs = (node.id,)
-    moved = flow.add("delta_iterate", Regroup(), inputs, regroups=Fields())
+    moved = flow.add(
+        "delta_iterate", Regroup(), (node.id,), name=name, regroups=Fields()
+    )
     return moved.id
 
 
@@ -421,17 +513,36 @@ def _stream(node: Node, flow: Flow) -> Stream[Any]:
     return Stream(flow, node)
 
 
-def _stream_of(verb: str, body: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+def _stream_of(verb: str, body: Callable[..., Any], **given: Any) -> Any:
     from millstream.api.stream import Stream  # noqa: PLC0415 - it imports us
 
-    checked_callable(verb, body)
-    made = body(*given)
+    made = made_by(verb, body, **given)
     if not isinstance(made, Stream):
-        refuse_made(verb, "a Stream", made)
+        refuse_made(verb, "Stream", made)
     return made
 
 
-def refuse_made(verb: str, expected: str, made: object) -> NoReturn:
+_ADVICE = {
+    ("Frame", "GroupedFrame"): "aggregate it with .agg(...)",
+    ("Frame", "Stream"): "go on with columns by .to_frame(...)",
+    ("KeyedStream", "Stream"): "give it keys by .key_by(...)",
+    ("Stream", "Frame"): "go on with rows by .to_rows()",
+    ("Stream", "GroupedStream"): "aggregate it, with .count() or .reduce(...)",
+    ("Stream", "KeyedStream"): "go on without keys by .unkey() or .drop_key()",
+}
+
+
+def refuse_made(
+    verb: str, expected: str, made: object, *, is_pair: bool = False
+) -> NoReturn:
     """Say that a body returned something else."""
-    msg = f"the body of `{verb}` at {user_location()} must return {expected}, got {made!r}"
+    what, advice = f"a {expected}", "return what its last verb makes"
+    if is_pair:
+        what = f"two {expected}s, (again, out)"
+        advice = "return what goes round again, and what leaves"
+    advice = _ADVICE.get((expected, type(made).__name__), advice)
+    msg = (
+        f"the body of `{verb}` at {user_location()} must return {what}, got {made!r}; "
+        f"{advice}"
+    )
     raise UsageError(msg)

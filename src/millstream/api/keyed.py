@@ -34,7 +34,10 @@ _OTHER_VERBS = frozenset(
     {
         "broadcast",
         "buffered",
+        "cycle",
+        "iterate",
         "limit",
+        "loop",
         "map_batches",
         "max_parallelism",
         "merge",

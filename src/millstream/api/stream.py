@@ -45,7 +45,15 @@ K = TypeVar("K")
 A = TypeVar("A")
 
 _KEYED_VERBS = frozenset(
-    {"aggregate", "drop_key", "map_with_state", "process", "scan", "unkey"}
+    {
+        "aggregate",
+        "delta_iterate",
+        "drop_key",
+        "map_with_state",
+        "process",
+        "scan",
+        "unkey",
+    }
 )
 _WINDOW_VERBS = frozenset({"window", "sliding_count_reduce", "sliding_p_time_reduce"})
 

@@ -19,6 +19,7 @@ from millstream.observe.progress import (
     progress_line,
     summary_line,
 )
+from millstream.plan.iteration import DECIDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +108,7 @@ def _sample(job: Job, at_s: float) -> Sample:
         at_s,
         tuple(
             StageSample(
-                stage.name,
+                stage.name.removesuffix(DECIDER),
                 stage.is_source,
                 stage.task_count,
                 stage.rows_in,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError, UsageError
 from millstream.plan.grouping import Columns
+from millstream.plan.iteration import LoopHead, place_state
 from millstream.runtime.results import Results
 from millstream.runtime.takeover import stored_results, take_over
 from millstream.state.files import LocalFiles, files_at
@@ -154,7 +155,7 @@ def check_fit(manifest: Manifest, stages: StagePlan, config: Config) -> None:
     """Refuse a snapshot whose state would be lost or land in the wrong place."""
     names = {node.name for stage in stages.stages for node in stage.nodes}
     listed = {name for ref in manifest.files for name in ref.operators}
-    lost = sorted((listed | manifest.offsets.keys()) - names)
+    lost = sorted((listed | manifest.offsets.keys()) - names - _places(stages))
     if lost:
         have = ", ".join(repr(name) for name in sorted(names))
         msg = (
@@ -176,6 +177,16 @@ def check_fit(manifest: Manifest, stages: StagePlan, config: Config) -> None:
             "that wrote it"
         )
         raise SnapshotError(msg)
+
+
+def _places(stages: StagePlan) -> set[str]:
+    """Return the names under which heads of loops store where they stand."""
+    return {
+        place_state(node.name, has_rounds=node.spec.iteration.has_rounds)
+        for stage in stages.stages
+        for node in stage.nodes
+        if isinstance(node.spec, LoopHead)
+    }
 
 
 def _listed(names: list[str]) -> str:

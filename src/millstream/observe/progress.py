@@ -62,7 +62,7 @@ def progress_line(name: str, before: Sample, now: Sample) -> str:
         busiest = _bottleneck(before, now)
         if busiest:
             parts.append(f"busiest {busiest}")
-    parts += [_round(*stage.rounds) for stage in now.stages if stage.rounds]
+    parts += _rounds(now)
     return " · ".join([*parts, _duration(now.at_s)])
 
 
@@ -98,6 +98,15 @@ def _bottleneck(before: Sample, now: Sample) -> str:
     }
     busiest = max(shares, key=lambda name: shares[name], default="")
     return busiest if shares.get(busiest, 0.0) > 0 else ""
+
+
+def _rounds(now: Sample) -> list[str]:
+    """Return how far iterations have come; where there are several, by name."""
+    iterating = [(s.name, *s.rounds) for s in now.stages if s.rounds]
+    return [
+        f"{f'{name} ' if len(iterating) > 1 else ''}{_round(done, value)}"
+        for name, done, value in iterating
+    ]
 
 
 def _round(done: int, value: float | str) -> str:

@@ -8,7 +8,7 @@ from millstream.operators.base import Operator, Rows
 from millstream.operators.rounds import judge_of
 from millstream.plan.iteration import Decide, Port
 from millstream.protocol.barrier import Barrier
-from millstream.protocol.rounds import Decider, Decision, HeadReady, RoundsSoFar
+from millstream.protocol.rounds import Decider, HeadReady, RoundsSoFar
 from millstream.state.batches import joined
 from millstream.state.task_state import TaskState
 
@@ -28,8 +28,6 @@ _HISTORY_MAX = 100
 class Decided(Operator):
     """Hears heads and results, and tells heads how to go on."""
 
-    rounds: RoundsSoFar
-
     def __init__(self, nodes: tuple[Node, ...], head_count: int) -> None:
         super().__init__(nodes)
         spec = nodes[0].spec
@@ -44,8 +42,8 @@ class Decided(Operator):
             is_free=not iteration.has_rounds,
         )
         self._results: list[Any] = []
-        self.rounds = RoundsSoFar()
         if iteration.has_rounds:
+            self.rounds = RoundsSoFar()
             self.state = TaskState(self._kept, self._put)
 
     def process(self, rows: Rows, port: int) -> Rows:
@@ -79,13 +77,13 @@ class Decided(Operator):
     def _judged(self, value: Any, results: Any) -> tuple[Any, bool]:
         made, is_enough = self._judge(value, results)
         show = self._iteration.show
-        self.rounds.note(made if show is None else show(made), _HISTORY_MAX)
+        if self.rounds is not None:
+            self.rounds.note(made if show is None else show(made), _HISTORY_MAX)
         return made, is_enough
 
     def _noted(self, told: Rows) -> Rows:
-        for message in told:
-            if isinstance(message, Decision):
-                self.rounds.round = self._decider.round
+        if self.rounds is not None:
+            self.rounds.round = self._decider.round
         return told
 
     def _kept(self) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from millstream.operators.base import Operator, Rows
     from millstream.plan.nodes import Node
 
-__all__ = ["Blame", "blame", "is_record_to_blame", "row_index"]
+__all__ = ["Blame", "blame", "blame_at", "is_record_to_blame", "row_index"]
 
 _OWN_FILES = f"{Path(__file__).parents[1]}{os.sep}"
 _STATE_FILES = f"{_OWN_FILES}state{os.sep}"
@@ -62,6 +62,11 @@ def blame(error: BaseException, operator: Operator, rows: Rows | None) -> Blame:
         return Blame(node, None, "", _user_line(frames))
     node = _failing(_candidates(frames, operator), rows[index])
     return Blame(node, index, _shortened(rows[index]), _user_line(frames))
+
+
+def blame_at(error: BaseException, node: Node) -> Blame:
+    """Find what `error` is about, raised before any operator had a row."""
+    return Blame(node, None, "", _user_line(_frames(error.__traceback__)))
 
 
 def is_record_to_blame(error: BaseException) -> bool:

@@ -60,8 +60,7 @@ class _Solution:
     def __init__(self, iteration: Iteration) -> None:
         self._keys = list(iteration.keys)
         self._best = iteration.best
-        names = [expr.meta.output_name() for expr in iteration.best]
-        self._columns = [*self._keys, *names]
+        self._columns = list(iteration.columns)
         self._number_name = _another_name("number", self._columns)
         self._epoch_name = _another_name("epoch", self._columns)
         self._rows: pl.DataFrame | None = None

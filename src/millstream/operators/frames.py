@@ -62,6 +62,12 @@ class MappedFrames(Operator):
                 f"got {type(result).__name__}"
             )
             raise TypeError(msg)
+        if spec.schema is not None and result.schema != spec.schema:
+            msg = (
+                f"the function of map_batches returned columns {dict(result.schema)}, "
+                f"but {dict(spec.schema)} were announced; name what it returns in schema="
+            )
+            raise TypeError(msg)
         return result
 
 

@@ -20,6 +20,7 @@ from millstream.state.table import MemoryTable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from millstream.config import Config
     from millstream.operators.build import TaskContext
     from millstream.protocol.rounds import Decision
     from millstream.state.base import State
@@ -96,31 +97,56 @@ class _Iterated(Round):
 
     def _of_batch(self, batch: Any) -> Any:
         assert self._reduce is not None
-        return (
-            self._reduce(batch) if self._makes_frames else reduce(self._reduce, batch)
-        )
+        if not self._makes_frames:
+            return reduce(self._reduce, batch)
+        made = self._reduce(batch)
+        if not isinstance(made, type(batch)):
+            msg = (
+                "reduce must return a data frame, such as rows.select(pl.col('x').max()),"
+                f" but returned {made!r}"
+            )
+            raise TypeError(msg)
+        return made
 
     def _merged(self, parts: list[Any]) -> Any:
         return merged_parts(parts, self._reduce, makes_frames=self._makes_frames)
 
 
 class _Cycled(Round):
-    """The input itself is what every round begins with; it stays where it is."""
+    """The input itself is what every round begins with; it stays where it is.
 
-    def __init__(self, iteration: Iteration, index: int, memory_bytes: int) -> None:
+    Data frames are put together to long ones, once: what a batch costs beside its rows is
+    paid in every round.
+    """
+
+    def __init__(self, iteration: Iteration, index: int, config: Config) -> None:
         assert iteration.state is not None
         self._shown = iteration.state
         self._index = index
-        self.state = self._rows = KeptBatches(memory_bytes)
+        self._rows_max = config.frame_rows_max if iteration.makes_frames else 0
+        self._short: list[Any] = []
+        self._short_rows = 0
+        self.state = self._rows = KeptBatches(config.loop_memory_bytes)
+        self._rows.before_capture = self._put_together
 
     def collect(self, batch: Any) -> None:
-        self._rows.append(batch)
+        if self._short_rows + len(batch) > self._rows_max:
+            self._put_together()
+        self._short.append(batch)
+        self._short_rows += len(batch)
+
+    def _put_together(self) -> None:
+        if self._short:
+            self._rows.append(joined(self._short))
+        self._short, self._short_rows = [], 0
 
     def begin(self, decision: Decision) -> Iterator[Any]:
+        self._put_together()
         self._shown.begin(decision.number, decision.value)
         return iter(self._rows)
 
     def result(self, decision: Decision) -> Iterator[Any]:
+        self._put_together()
         self._rows.clear()
         return iter([[decision.value]] if self._index == 0 else [])
 
@@ -184,7 +210,7 @@ def round_of(iteration: Iteration, context: TaskContext) -> Round:
         case IterationKind.ITERATE:
             return _Iterated(iteration, memory_bytes)
         case IterationKind.CYCLE:
-            return _Cycled(iteration, context.task_index, memory_bytes)
+            return _Cycled(iteration, context.task_index, context.config)
         case _ if iteration.makes_frames:
             # Polars is imported only where there are data frames.
             from millstream.operators.frame_rounds import ImprovedFrame  # noqa: PLC0415
@@ -247,4 +273,7 @@ class _CycleJudge:
         iteration = self._iteration
         assert iteration.update is not None
         made = iteration.update(value, results)
+        if made is None and value is not None:
+            msg = "update returned None; it must return the state of the next round"
+            raise TypeError(msg)
         return made, iteration.until is not None and bool(iteration.until(made))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
+from millstream.plan.iteration import Decide, Iteration, IterationKind, LoopHead
 from millstream.plan.nodes import (
     AggregateAll,
     AggregateByKey,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from millstream.plan.stages import Edge, Stage, StagePlan
 
 __all__ = ["explain_mermaid", "explain_text"]
+
+_ROUND_AGAIN = "round again"
 
 
 def explain_text(plan: LogicalPlan, stages: StagePlan, workers: int) -> str:
@@ -50,9 +53,28 @@ def explain_mermaid(stages: StagePlan) -> str:
     for edge in stages.edges:
         source = stages.stages[edge.source].nodes[-1].id
         target = stages.stages[edge.target].nodes[0].id
-        what = "dead letters" if edge.carries_letters else edge.grouping
-        lines.append(f"  n{source} -->|{what}| n{target}")
+        lines.append(f"  n{source} {_arrow(stages, edge)} n{target}")
     return "\n".join(lines) + "\n"
+
+
+def _arrow(stages: StagePlan, edge: Edge) -> str:
+    """Return the arrow of an edge: thick where rows go round, dotted without rows."""
+    if told := _told(stages, edge):
+        return f"-.->|{told}|"
+    if edge.is_back:
+        return f"==>|{_ROUND_AGAIN}, {edge.grouping}|"
+    return f"-->|{'dead letters' if edge.carries_letters else edge.grouping}|"
+
+
+def _told(stages: StagePlan, edge: Edge) -> str:
+    """Return what heads and deciders tell each other on an edge; "" if it has rows."""
+    source, target = (stages.stages[i].nodes for i in (edge.source, edge.target))
+    if isinstance(source[0].spec, Decide):
+        return "decisions"
+    is_ready = isinstance(source[-1].spec, LoopHead) and isinstance(
+        target[0].spec, Decide
+    )
+    return "ready" if is_ready else ""
 
 
 def _quoted(text: str) -> str:
@@ -64,6 +86,9 @@ def _operator_line(plan: LogicalPlan, node: Node) -> str:
     names = {other.id: other.name for other in plan.nodes}
     sources = ", ".join(names[i] for i in node.inputs)
     arrow = f" <- {sources}" if sources else ""
+    again = [names[i] for i in node.back if not isinstance(plan.nodes[i].spec, Decide)]
+    if again:
+        arrow += f", {_ROUND_AGAIN}: {', '.join(again)}"
     verb = f" ({node.verb})" if node.verb != node.name else ""
     regrouped = f" [{node.regroups}]" if node.regroups is not None else ""
     return f"{node.name}{verb}{regrouped}{arrow}  at {node.location}"
@@ -76,14 +101,17 @@ def _stage_lines(stages: StagePlan, stage: Stage) -> list[str]:
         for node in stage.nodes
     )
     lines = [f"  stage {stage.id} ({_width(stage)}): {chain}"]
-    lines += [f"    {_edge(edge)}" for edge in stages.outputs(stage)]
+    lines += [f"    {_edge(stages, edge)}" for edge in stages.outputs(stage)]
     return lines
 
 
-def _edge(edge: Edge) -> str:
+def _edge(stages: StagePlan, edge: Edge) -> str:
     if edge.carries_letters:
         return f"-> stage {edge.target}: dead letters"
-    return f"-> stage {edge.target} by {edge.grouping}, {edge.buffer}"
+    if told := _told(stages, edge):
+        return f"-> stage {edge.target}: {told}"
+    again = f", {_ROUND_AGAIN}," if edge.is_back else ""
+    return f"-> stage {edge.target}{again} by {edge.grouping}, {edge.buffer}"
 
 
 def _task_lines(stages: StagePlan, workers: int) -> list[str]:
@@ -110,20 +138,41 @@ def _width(stage: Stage) -> str:
 
 def _label(node: Node) -> str:
     """Return the name of an operator, with what the planner did to it."""
+    detail = ""
     match node.spec:
         case Combine() | CombineAll() | CombineFrame():
-            return f"{node.name} (combine)"
+            detail = "combine"
         case (
             AggregateByKey(is_combined=True)
             | AggregateAll(is_combined=True)
             | AggregateFrame(is_combined=True)
         ):
-            return f"{node.name} (merge)"
+            detail = "merge"
         case SortBy(limit=int() as limit) | SortFrame(limit=int() as limit):
-            return f"{node.name} (first {limit})"
+            detail = f"first {limit}"
         case Limit(rows):
-            return f"{node.name} ({rows})"
+            detail = f"{rows}"
         case Read(ColumnSource() as source, int() as count):
-            return f"{node.name} ({len(source.schema)} of {count} columns)"
-        case _:
-            return node.name
+            detail = f"{len(source.schema)} of {count} columns"
+        case LoopHead(iteration):
+            detail = _how_often(iteration)
+    return f"{node.name} ({detail})" if detail else node.name
+
+
+def _how_often(iteration: Iteration) -> str:
+    """Return when a loop is over."""
+    if iteration.kind is IterationKind.FREE:
+        most = _most(iteration.hops_max, "hop")
+        return f"free, {most}" if most else "free"
+    most = _most(iteration.rounds_max, "round")
+    if iteration.kind is IterationKind.DELTA:
+        parts = ["until nothing changes", most]
+    else:
+        parts = ["until enough" if iteration.until is not None else "", most]
+    return ", ".join(part for part in parts if part)
+
+
+def _most(count: int | None, what: str) -> str:
+    if count is None:
+        return ""
+    return f"at most {count} {what}{'' if count == 1 else 's'}"

@@ -49,10 +49,13 @@ class MapFrames:
     needs
         Which columns it looks at: all, the same that are needed of its output, or none
         that its input has by right.
+    schema
+        Of the result, where the function may return another one by mistake.
     """
 
     function: Callable[[Any], Any]
     needs: Literal["all", "the same", "nothing"] = "all"
+    schema: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,13 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from millstream.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "DECIDER",
     "BodyInput",
     "Decide",
     "Iteration",
@@ -37,9 +40,13 @@ __all__ = [
     "Port",
     "RoundState",
     "at_work",
+    "place_state",
 ]
 
 T = TypeVar("T")
+
+DECIDER = ".decider"
+"""Ends the name of the operator that decides over an iteration."""
 
 
 class Outlet(IntEnum):
@@ -95,19 +102,28 @@ class RoundState(Generic[T]):
     in place: every worker has a copy of its own.
     """
 
-    def __init__(self, value: T) -> None:
+    def __init__(self, value: T, owner: str = "an iteration") -> None:
         self._initial = value
+        self._owner = owner
         #: For threads that do not know for whom they work.
         self._latest = _Cell(value)
         self._cells: WeakKeyDictionary[object, _Cell] = WeakKeyDictionary()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RoundState, (self._initial,)
+        return RoundState, (self._initial, self._owner)
 
     @property
     def value(self) -> T:
         """The state in this round."""
-        value: T = self._cell().value
+        cell = self._cell()
+        if not cell.begun:
+            msg = (
+                f"the state of {self._owner} is read where no round is under way; read "
+                ".value inside of a function that the body gives to a verb, not while "
+                "the flow is being built"
+            )
+            raise UsageError(msg)
+        value: T = cell.value
         return value
 
     @property
@@ -122,6 +138,7 @@ class RoundState(Generic[T]):
             cell.number, cell.value = number, value
             cell.begun += 1
             self._latest.value = value
+            self._latest.begun = cell.begun
 
     def reset(self) -> None:
         """Forget the rounds of former tasks; the value comes with the next."""
@@ -154,9 +171,9 @@ class Iteration:
         the body sees it.
     improve
         Of a delta iteration: a better value for a key, or None.
-    keys, best
-        Of a delta iteration of data frames: the key columns, and what is kept of the
-        others.
+    keys, best, columns
+        Of a delta iteration of data frames: the key columns, what is kept of the others,
+        and all of them in the order that the body knows.
     show
         What people are shown of the reduction or the state, as a number.
     hops_max
@@ -174,6 +191,7 @@ class Iteration:
     improve: Callable[[Any, Any], Any] | None = None
     keys: tuple[str, ...] = ()
     best: tuple[Any, ...] = ()
+    columns: tuple[str, ...] = ()
     show: Callable[[Any], float] | None = None
     hops_max: int | None = None
 
@@ -210,3 +228,8 @@ class Decide:
 @dataclass(frozen=True, slots=True)
 class LoopResult:
     """What the head gives when the iteration is over."""
+
+
+def place_state(head: str, *, has_rounds: bool) -> str:
+    """Return the name under which a head stores where it stands, beside what it holds."""
+    return f"{head}.rounds" if has_rounds else f"{head}.in-flight"

@@ -10,8 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.errors import UsageError
-from millstream.plan.frames import JoinFrames
+from millstream.plan.frames import AggregateFrame, JoinFrames, SortFrame
 from millstream.plan.iteration import BodyInput, Decide, LoopHead
+from millstream.plan.nodes import (
+    AggregateAll,
+    AggregateByKey,
+    Limit,
+    SortBy,
+    Zip,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +26,11 @@ if TYPE_CHECKING:
     from millstream.plan.nodes import Node
 
 __all__ = ["back_edges", "bodies", "check_bodies", "enclosing"]
+
+_WAITING = (AggregateAll, AggregateByKey, AggregateFrame, SortBy, SortFrame)
+"""What makes rows only when its input has ended."""
+_ENDING = (Limit, Zip)
+"""What needs no more rows when it has enough, or one of its inputs has ended."""
 
 
 def back_edges(
@@ -107,14 +119,10 @@ def check_bodies(nodes: Sequence[Node]) -> None:
         assert isinstance(head.spec, LoopHead)
         for node_id in sorted(body):
             _check_inner_loop(head, by_id[node_id])
+            if not head.spec.iteration.has_rounds:
+                _check_streaming(head, by_id[node_id], body)
         if head.spec.iteration.has_rounds:
             _check_rounds(by_id, head, body)
-        elif not body:
-            msg = (
-                f"what goes round again in loop at {head.location} does not come from its "
-                "body; return (again, out) where `again` is made of the body's stream"
-            )
-            raise UsageError(msg)
 
 
 def _check_inner_loop(head: Node, node: Node) -> None:
@@ -132,6 +140,24 @@ def _check_inner_loop(head: Node, node: Node) -> None:
         msg = (
             f"{where}; a free loop does not know when a round is over, so use iterate "
             "inside"
+        )
+        raise UsageError(msg)
+
+
+def _check_streaming(head: Node, node: Node, body: frozenset[int]) -> None:
+    """Refuse what would say something only when nothing can go round any more."""
+    where = f"{node.verb} at {node.location} is in the body of {head.verb} at {head.location}"
+    is_join = isinstance(node.spec, JoinFrames) and node.inputs[1] in body
+    if is_join or isinstance(node.spec, _WAITING):
+        msg = (
+            f"{where} and waits for the end of an input, after which nothing goes round; "
+            "use scan or process, or make the loop an iterate"
+        )
+        raise UsageError(msg)
+    if isinstance(node.spec, _ENDING):
+        msg = (
+            f"{where} and may end before its input does, so that what is left could not "
+            "go round; do it before or after the loop, or make the loop an iterate"
         )
         raise UsageError(msg)
 

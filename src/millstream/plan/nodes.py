@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import UsageError
 from millstream.plan.frames import CollectFrames, FrameSpec
-from millstream.plan.iteration import BodyInput, Decide, LoopHead, LoopResult
+from millstream.plan.iteration import (
+    DECIDER,
+    BodyInput,
+    Decide,
+    LoopHead,
+    LoopResult,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -358,8 +364,8 @@ class Node:
 
     @property
     def user_name(self) -> str:
-        """The name the user knows it by, also for a part the planner put in front."""
-        return self.name.removesuffix(LOCAL)
+        """The name the user knows it by, also for a part that he did not write."""
+        return self.name.removesuffix(LOCAL).removesuffix(DECIDER)
 
     @property
     def is_sink(self) -> bool:

@@ -8,7 +8,7 @@ it runs on all workers; only what costs next to nothing stays with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from millstream.config import fixed
@@ -283,8 +283,13 @@ class _Builder:
         policies = [node.buffer for node in chain if node.buffer]
         if policies:
             return policies[-1]
-        is_frame = chain[-1].makes_frames
-        return self._config.frame_buffer if is_frame else self._config.buffer
+        if not chain[-1].makes_frames:
+            return self._config.buffer
+        policy = self._config.frame_buffer
+        if isinstance(chain[-1].spec, LoopHead):
+            # What it holds is as long as it should be, and not cut again in every round.
+            policy = replace(policy, rows=self._config.frame_rows_max)
+        return policy
 
     def _grouping(self, source: int, target: int) -> Grouping:
         source_width, target_width = self.widths[source], self.widths[target]

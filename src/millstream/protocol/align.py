@@ -217,6 +217,12 @@ class Aligner:
                 return self._handle_announcement(barrier)
         assert_never(event)
 
+    @property
+    def is_cut_due(self) -> bool:
+        """Whether an epoch was announced that waits only for the last one to go round."""
+        is_waiting = self.phase is Phase.LOGGING and not self._forward
+        return is_waiting and bool(self._announced)
+
     def validate(self) -> None:
         """Assert the invariants in the module docstring; called by every test."""
         if self.phase is Phase.RUNNING:

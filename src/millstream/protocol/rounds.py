@@ -48,6 +48,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import LocalProtocolError, RemoteProtocolError
@@ -296,6 +297,6 @@ class RoundsSoFar:
 
 def _shown(value: Any) -> float | str:
     """Return a number as it is, and of anything else what it is: it may be large."""
-    if isinstance(value, int | float):
+    if isinstance(value, Real):
         return float(value)
     return type(value).__name__

@@ -14,7 +14,7 @@ import pickle
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from millstream.plan.iteration import LoopHead, Outlet, Port
+from millstream.plan.iteration import LoopHead, Outlet, Port, place_state
 from millstream.protocol.align import EpochAnnounced
 from millstream.protocol.barrier import RoundEnd
 from millstream.protocol.rounds import EpochPassedOn, Head, HeadPhase, HeadReady
@@ -62,7 +62,7 @@ class FreeHeadIntake(ChannelIntake):
 
     def states(self) -> dict[str, State]:
         """Return what was under way in the loop at the last cut."""
-        return {f"{self._node.name}.in-flight": self._in_flight}
+        return {place_state(self._node.name, has_rounds=False): self._in_flight}
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
         """Return a batch for the body or the decider, or None."""
@@ -70,10 +70,15 @@ class FreeHeadIntake(ChannelIntake):
         if self._head.phase is HeadPhase.OVER and self.barrier is None:
             self._end_loop()
         while not self._is_interrupted():
-            if self._outbox:
+            if self.is_holding:
+                # Those who would read on have paused; the barrier still comes round.
+                if not self._ready:
+                    return None
+                self._read(self._ready.popleft())
+            elif self._outbox:
                 self.outlet = Outlet.DECIDER
                 return [self._outbox.popleft()], 0
-            if self._messages:
+            elif self._messages:
                 self._hear(self._messages.popleft())
             elif self._delivered:
                 taken = self._pass_on()
@@ -101,7 +106,7 @@ class FreeHeadIntake(ChannelIntake):
         self.outlet = Outlet.BODY
         if self._hops_max is not None and channel.port == Port.RETURNED:
             hops += 1
-            self._check_hops(hops, rows)
+            self._check_hops(hops)
         if hops != self._hops:
             self.hops_due = self._hops = hops
             return None
@@ -111,13 +116,12 @@ class FreeHeadIntake(ChannelIntake):
             self._rows_returned += len(rows)
         return rows, 0
 
-    def _check_hops(self, hops: int, rows: Rows) -> None:
+    def _check_hops(self, hops: int) -> None:
         assert self._hops_max is not None
         if hops > self._hops_max:
             msg = (
-                f"{len(rows)} records have gone round the loop at {self._node.location} "
-                f"{hops} times, and max_hops is {self._hops_max}; let the body send fewer "
-                "of them round again, or raise max_hops"
+                f"records went round {hops} times, and max_hops is {self._hops_max}; let "
+                "the body send fewer of them round again, or raise max_hops"
             )
             raise RuntimeError(msg)
 
@@ -153,6 +157,11 @@ class FreeHeadIntake(ChannelIntake):
         part: RoundPart = (self._rows_returned, [])
         self._rows_returned = 0
         self._outbox.append(HeadReady(self._index, self._head.decided, part))
+
+    def position(self, row_index: int | None, row_count: int) -> str:  # noqa: ARG002 - as channels
+        """Say which records are meant."""
+        count = len(self._delivered[0][0]) if self._delivered else 0
+        return f"in a batch of {count} records that came round"
 
     def _keep_log(self, logged: list[tuple[int, Rows, int]]) -> None:
         rows = [(batch, hops) for port, batch, hops in logged if port == Port.RETURNED]

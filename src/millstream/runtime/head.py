@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.deciding import FROM_OUTSIDE
-from millstream.plan.iteration import Outlet, Port
+from millstream.plan.iteration import Outlet, Port, place_state
 from millstream.protocol.align import EpochAnnounced
 from millstream.protocol.barrier import RoundEnd
 from millstream.protocol.rounds import (
@@ -40,7 +40,9 @@ __all__ = ["DeciderIntake", "HeadIntake"]
 class HeadIntake(ChannelIntake):
     """Collects the input of an iteration, replays rounds, and gives the result.
 
-    While it replays or gives it reads no channel, so that no cut falls in between.
+    While it replays or gives it reads no channel, so that no cut falls in between.  An
+    epoch that was passed on in front of a decision is cut before that is carried out, even
+    if the one before it has not gone round.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class HeadIntake(ChannelIntake):
         """Return what it holds, and where it stands."""
         return {
             self._name: self._held.state,
-            f"{self._name}.rounds": self._rounds_state,
+            place_state(self._name, has_rounds=True): self._rounds_state,
         }
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
@@ -93,7 +95,7 @@ class HeadIntake(ChannelIntake):
                 batch = self._next_batch()
                 if batch is not None:
                     return batch, 0
-            elif self._messages:
+            elif self._messages and not self._aligner.is_cut_due:
                 self._hear(self._messages.popleft())
             elif self._delivered:
                 rows, channel, _ = self._delivered.popleft()
@@ -186,6 +188,12 @@ class HeadIntake(ChannelIntake):
     def _tell_ready(self, part: Any) -> None:
         self._outbox.append(HeadReady(self._index, self._head.decided, part))
 
+    def position(self, row_index: int | None, row_count: int) -> str:  # noqa: ARG002 - as channels
+        """Say in which round something is wrong; rows have no numbers there."""
+        if self._head.phase is HeadPhase.COLLECTING:
+            return "before the first round"
+        return f"in round {self._head.decided}"
+
     def _keep_log(self, logged: list[tuple[int, Rows, int]]) -> None:
         """Drop what was in flight: only decisions, which are told again."""
         assert all(port == Port.DECISIONS for port, _, _ in logged)
@@ -231,3 +239,7 @@ class DeciderIntake(ChannelIntake):
         if self._outside and self.barrier is None:
             return [self._outside.popleft()], FROM_OUTSIDE
         return super().take(now_ns)
+
+    def position(self, row_index: int | None, row_count: int) -> str:  # noqa: ARG002 - as channels
+        """Say when something is wrong; what heads say is no record."""
+        return "at the end of a round"

@@ -63,6 +63,8 @@ class ChannelIntake:
     is_mark_due = False
     #: How often what is taken next has gone round a free loop, if that must be said first.
     hops_due: int | None = None
+    #: Whether the task stands still but for what must come round a loop before its pause.
+    is_holding = False
 
     def __init__(
         self,
@@ -280,6 +282,7 @@ class SourceIntake:
     is_round_over = False
     ended_ports: frozenset[int] = frozenset()
     is_sealed = False
+    is_holding = False
 
     def __init__(
         self,

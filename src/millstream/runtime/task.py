@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.failure import Blame, blame
+from millstream.operators.failure import Blame, blame, blame_at
 from millstream.protocol.barrier import ROUND_END, Hops, Order
 from millstream.protocol.ids import Epoch
 from millstream.runtime.intake import SourceIntake
@@ -191,7 +191,7 @@ class Task:
         """Go on after the pause at this epoch, which may not have come here yet."""
         self._resumed_epoch = epoch
         if self.epoch <= epoch:
-            self._is_paused = False
+            self._is_paused = self._intake.is_holding = False
 
     def end_at_once(self) -> None:
         """Be a task that ended before the snapshot that is restored."""
@@ -210,7 +210,8 @@ class Task:
             self._is_blocked()
             return False
         self._now_ns = now_ns
-        if self.phase is not TaskPhase.DRAINING and (is_held or self._is_blocked()):
+        is_stopped = is_held or self._is_blocked()
+        if is_stopped and not self._may_run_blocked():
             if self._blocked_since_ns is None:
                 self._blocked_since_ns = now_ns
             return False
@@ -221,6 +222,10 @@ class Task:
         if is_working:
             self.busy_ns += self._clock.monotonic_ns() - now_ns
         return is_working
+
+    def _may_run_blocked(self) -> bool:
+        """Whether it puts out nothing new, so that it need not wait for its readers."""
+        return self.phase is TaskPhase.DRAINING or self._intake.is_holding
 
     def close(self) -> None:
         """Give everything back; safe to call at any time."""
@@ -336,12 +341,14 @@ class Task:
         pause_ns = self._clock.monotonic_ns() - began_ns
         self._unsealed = self._left(tuple(captures), pause_ns)
         self._is_pausing = Order.PAUSE in barrier.orders
+        is_due = barrier.epoch > self._resumed_epoch
+        self._intake.is_holding = self._is_pausing and is_due
         if self._intake.is_sealed:
             self._seal_loop()
 
     def _seal_loop(self) -> None:
         """Hand the last cut on: its barrier has come round every loop."""
-        self._intake.is_sealed = False
+        self._intake.is_sealed = self._intake.is_holding = False
         cut, self._unsealed = self._unsealed, None
         assert cut is not None
         self._is_paused = self._is_pausing and cut.epoch > self._resumed_epoch
@@ -400,7 +407,9 @@ class Task:
         except Exception as error:
             node = self.stage.nodes[0]
             position = self._intake.position(None, 0)
-            raise TaskFailedError(None, node, position) from error
+            is_source = isinstance(self._intake, SourceIntake)
+            found = None if is_source else blame_at(error, node)
+            raise TaskFailedError(found, node, position) from error
 
     def _push(self, rows: Rows, port: int, start: int) -> None:
         """Run rows through the operators from `start` on and route what comes out."""
@@ -445,7 +454,10 @@ class Task:
     ) -> TaskFailedError:
         found = blame(error, operator, rows)
         if rows is None:
-            position = "after the last record"
+            has_rounds = self._intake.has_rounds
+            position = (
+                "at the end of a round" if has_rounds else "after the last record"
+            )
         else:
             is_first = operator is self._chain[0]
             index = found.row_index if is_first else None
@@ -459,17 +471,16 @@ class Task:
     def _finish(self) -> Iterator[None]:
         """Let the operators say their last words, one batch per step."""
         for index, operator in enumerate(self._chain):
-            batches = iter(operator.finish())
-            while True:
-                try:
-                    rows = next(batches, None)
-                except Exception as error:
-                    raise self._failure(error, operator, None) from error
-                if rows is None:
-                    break
+            for rows in self._last_words(operator):
                 self._push(rows, 0, start=index + 1)
                 yield
             self._seal(operator, Epoch(self.epoch + 1))
+
+    def _last_words(self, operator: Operator) -> Iterator[Rows]:
+        try:
+            yield from operator.finish()
+        except Exception as error:
+            raise self._failure(error, operator, None) from error
 
     def _finish_slice(self) -> None:
         for _ in range(self._slice_batches):
@@ -512,7 +523,14 @@ class Task:
         return is_blocked
 
     def _is_abandoned(self) -> bool:
-        return bool(self._row_outputs) and all(c.is_closed for c in self._row_outputs)
+        """Whether nobody reads what it makes.
+
+        The head of a loop reads no more once it is over, perhaps behind a cut whose
+        barrier has not come here; the end comes behind that barrier.
+        """
+        return bool(self._row_outputs) and all(
+            c.is_closed and not c.channel.edge.is_back for c in self._row_outputs
+        )
 
 
 def _name(operator: Operator) -> str:

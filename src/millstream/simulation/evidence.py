@@ -191,9 +191,16 @@ def _count_loops(intake: ChannelIntake) -> dict[int, dict[ChannelId, int]]:
     delivered = dict.fromkeys(intake._back, 0)  # noqa: SLF001 - as above
     by_epoch: dict[int, dict[ChannelId, int]] = {}
     handle = aligner.handle
+    is_inside = False
 
     def counting(event: Event) -> list[Command]:
+        # What was put off is handled inside of another event, and is told with that.
+        nonlocal is_inside
+        if is_inside:
+            return handle(event)
+        is_inside = True
         commands = handle(event)
+        is_inside = False
         for command in commands:
             match command:
                 case DeliverBatch(channel, (rows, _)):

@@ -39,6 +39,8 @@ _WORKERS_MAX = 4
 _BENIGN_FAULTS_MAX = 4
 _FATAL_FAULTS_MAX = 3
 _LAUNCH_MS = 20_000
+_LAP_TURNS = 100
+"""Turns in which a barrier goes round a loop, of slow workers too."""
 _CALM_BATCHES = 4
 _CALM_TURNS_MAX = 5_000
 """Enough for twenty million rows; a flow that takes longer is taken for endless."""
@@ -233,7 +235,9 @@ def _with_snapshots(
     every_ms = min(rng.choice((1, 2, 5, 20)), config.snapshot_every_ms)
     piece_ns_max = round(10 ** rng.uniform(4, 7.5))
     epoch_ns = every_ms * _MS + 10 * options.delay_ns_max + 16 * piece_ns_max
-    timeout_ms = epoch_ns * rng.choice((1, 3, 30)) // _MS
+    timeout_ns = epoch_ns * rng.choice((1, 3, 30))
+    # A barrier must be able to go round a loop, or no epoch ever completes.
+    timeout_ms = max(timeout_ns, _LAP_TURNS * options.turn_ns_max) // _MS
     config = replace(
         options.config,
         snapshot_every_ms=every_ms,

@@ -15,7 +15,7 @@ from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
 from millstream.state.shelf import Shelf, batch_from_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from millstream.protocol.ids import Epoch
     from millstream.state.base import ShardRange
@@ -53,6 +53,8 @@ class KeptBatches:
         self._cleared_at = 0
         self._cuts = 1
         self._cut_of: dict[Epoch, int] = {}
+        #: Called before a capture, to append what was put aside.
+        self.before_capture: Callable[[], None] = _nothing
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -84,6 +86,7 @@ class KeptBatches:
 
     def capture(self, epoch: Epoch, since: Epoch) -> _Capture:
         """Return what came after the cut of `since`."""
+        self.before_capture()
         # An epoch that was not cut here is the one that was restored, before cut 1.
         after = self._cut_of.get(since, 0) if since else -1
         is_anew = after < 0 or self._cleared_at > after
@@ -131,6 +134,10 @@ class _Capture:
             yield _segment(operator, task, ANEW)
         for kept in self.batches:
             yield _segment(operator, task, MORE + kept.data())
+
+
+def _nothing() -> None:
+    """Stand in where nothing is put aside."""
 
 
 def _segment(operator: str, task: int, payload: bytes) -> Segment:

@@ -20,8 +20,9 @@ def stage(
     rows_in: int = 0,
     busy_s: float = 0.0,
     blocked_s: float = 0.0,
+    rounds: tuple[int, float | str] | None = None,
 ) -> StageSample:
-    return StageSample(name, is_source, tasks, rows_in, busy_s, blocked_s)
+    return StageSample(name, is_source, tasks, rows_in, busy_s, blocked_s, rounds)
 
 
 def test_only_rows_of_sources_are_counted() -> None:
@@ -78,6 +79,30 @@ def test_first_sample_alone_gives_no_rate() -> None:
 
     assert progress_line("f", now, now) == "f · 1 row · 0 s"
     assert summary_line("f", "failed", now) == "f · failed · 1 row · 0.0 s"
+
+
+@pytest.mark.parametrize(
+    ("rounds", "text"),
+    [
+        ((3, 0.000123456789), "round 3: 0.000123457"),
+        ((1_234, 2_500_000.0), "round 1,234: 2.5e+06"),
+        ((7, "ndarray"), "round 7: ndarray"),
+    ],
+)
+def test_an_iteration_shows_its_last_round_and_what_it_was_decided_by(
+    rounds: tuple[int, float | str], text: str
+) -> None:
+    """Six digits are enough to see whether it still moves."""
+    now = Sample(2.0, (stage(is_source=True, rows_in=5), stage("fit", rounds=rounds)))
+
+    assert progress_line("f", now, now) == f"f · 5 rows · {text} · 2 s"
+
+
+def test_several_iterations_are_told_apart_by_name() -> None:
+    """A number alone would not say whose it is."""
+    now = Sample(2.0, (stage("fit", rounds=(3, 0.5)), stage("rank", rounds=(9, 1.0))))
+
+    assert "fit round 3: 0.5 · rank round 9: 1 ·" in progress_line("f", now, now)
 
 
 @pytest.mark.parametrize(

@@ -106,10 +106,13 @@ def test_a_table_that_keeps_its_keys_need_not_count_when_nearly_all_are_touched(
     assert cold == {5: 4}
     both = {**dict.fromkeys(range(19), 2), 5: 4, 99: 3}
     table.touch([7])[7] = 6
-    assert pairs(table.capture(Epoch(4), since=Epoch(1))).items() >= {
-        **both,
-        7: 6,
-    }.items()
+    assert (
+        pairs(table.capture(Epoch(4), since=Epoch(1))).items()
+        >= {
+            **both,
+            7: 6,
+        }.items()
+    )
 
 
 def test_touching_a_key_that_never_was_is_a_deletion(make: Callable[[], Table]) -> None:

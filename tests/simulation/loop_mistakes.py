@@ -1,0 +1,226 @@
+"""Mistakes of loops: what is logged, when rounds begin and end, what heads go on with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation import loop_flows as flows
+from tests.simulation.mistakes import canary, wrapped
+
+import millstream.operators.rounds
+import millstream.simulation.options
+from millstream.operators.frame_rounds import ImprovedFrame
+from millstream.operators.rounds import _Improved
+from millstream.plan.iteration import RoundState
+from millstream.protocol.align import Aligner, DeliverBatch, Phase
+from millstream.protocol.rounds import Decider, EpochPassedOn
+from millstream.runtime.free_head import FreeHeadIntake, InFlight
+from millstream.runtime.head import HeadIntake
+from millstream.runtime.intake import ChannelIntake
+from millstream.runtime.task import Task
+from millstream.state.kept_batches import KeptBatches
+
+if TYPE_CHECKING:
+    from tests.simulation.mistakes import Patch
+
+    from millstream.protocol.barrier import Barrier
+    from millstream.protocol.ids import Epoch
+
+# Cuts through free loops
+
+
+@canary(flows.ring, "What was under way in the loop is in no snapshot.")
+def rows_in_flight_are_not_logged(patch: Patch) -> None:
+
+    def handle(original: Any, self: Aligner, *arguments: Any) -> Any:
+        commands = original(self, *arguments)
+        self._logged.clear()
+        return commands
+
+    wrapped(patch, Aligner, "_handle_batch", handle)
+
+
+@canary(flows.ring, "What came behind the barrier is logged, and made once more.")
+def rows_behind_the_barrier_are_logged(patch: Patch) -> None:
+
+    def handle(original: Any, self: Aligner, channel: Any, batch: Any) -> Any:
+        if self.phase is Phase.LOGGING and channel in self._marked:
+            self._logged.append((channel, batch))
+        return original(self, channel, batch)
+
+    wrapped(patch, Aligner, "_handle_batch", handle)
+
+
+@canary(
+    flows.relay,
+    "What follows an early barrier gets into the epoch before it.",
+    seed=5035,
+)
+def rows_behind_an_early_barrier_are_not_held(patch: Patch) -> None:
+
+    def handle(original: Any, self: Aligner, channel: Any, batch: Any) -> Any:
+        if self.phase is Phase.ALIGNING and channel in self._marked:
+            return [DeliverBatch(channel, batch)]
+        return original(self, channel, batch)
+
+    wrapped(patch, Aligner, "_handle_batch", handle)
+
+
+@canary(flows.ring, "The log is stored, and nobody reads it.")
+def logged_rows_do_not_come_round_again(patch: Patch) -> None:
+    patch.setattr(FreeHeadIntake, "_deliver_restored", lambda *_: None)
+
+
+@canary(flows.ring, "The log of one cut is stored with those after it as well.")
+def logs_add_up(patch: Patch) -> None:
+
+    def fill(original: Any, self: InFlight, batches: list[Any]) -> None:
+        self.before = [*getattr(self, "before", []), *batches]  # type: ignore[attr-defined]
+        original(self, self.before)  # type: ignore[attr-defined]
+
+    wrapped(patch, InFlight, "fill", fill)
+
+
+@canary(flows.ring, "A cut does not wait for its barrier to come round.")
+def a_loop_is_sealed_at_its_cut(patch: Patch) -> None:
+
+    def cut(original: Any, self: Aligner) -> Any:
+        self._marked |= self._back
+        return original(self)
+
+    wrapped(patch, Aligner, "_cut", cut)
+
+
+# How free loops end
+
+
+@canary(flows.ring, "The loop ends although rows came round while it was looked at.")
+def a_look_that_found_rows_is_enough(patch: Patch) -> None:
+
+    def looks(before: int | None, parts: Any) -> tuple[int, bool]:
+        del parts
+        return (before or 0) + 1, True
+
+    patch.setattr(millstream.operators.rounds, "_quiet_looks", looks)
+
+
+# Rounds
+
+
+@canary(flows.cycled, "The body is not empty at the cut.")
+def epochs_are_passed_on_inside_a_round(patch: Patch) -> None:
+
+    def announce(self: Decider, barrier: Barrier) -> list[Any]:
+        del self
+        return [EpochPassedOn(barrier)]
+
+    patch.setattr(Decider, "announce", announce)
+
+
+@canary(flows.cycled, "Heads wait for a decision that was on its way.")
+def the_decider_does_not_repeat_itself(patch: Patch) -> None:
+    patch.setattr(Decider, "repeat", lambda _: [])
+
+
+@canary(flows.iterated, "A decision that is repeated is carried out once more.")
+def heads_forget_what_they_carried_out(patch: Patch) -> None:
+
+    def put(original: Any, self: HeadIntake, values: list[tuple[bool, int]]) -> None:
+        original(self, values)
+        self._head.decided = 0
+
+    wrapped(patch, HeadIntake, "_put", put)
+
+
+@canary(flows.iterated, "Rows of a round come round before it has begun here.")
+def heads_read_rows_of_the_next_round(patch: Patch) -> None:
+    patch.setattr(HeadIntake, "_read", ChannelIntake._read)
+
+
+@canary(flows.iterated, "What was seen in the round before counts as seen in this one.")
+def operators_do_not_begin_anew(patch: Patch) -> None:
+
+    def finished(original: Any, self: Task) -> None:
+        chain, self._chain = self._chain, []
+        original(self)
+        self._chain = chain
+
+    wrapped(patch, Task, "_finished", finished)
+
+
+@canary(flows.cycled, "Rows are shown the state of the round before.")
+def the_gate_is_always_open(patch: Patch) -> None:
+
+    def init(
+        original: Any, self: ChannelIntake, *arguments: Any, **options: Any
+    ) -> None:
+        original(self, *arguments, **options | {"gate": None})
+
+    wrapped(patch, ChannelIntake, "__init__", init)
+
+
+@canary(flows.cycled, "New tasks take the round of former ones for theirs.")
+def states_of_rounds_outlive_their_tasks(patch: Patch) -> None:
+    patch.setattr(RoundState, "reset", lambda _: None)
+
+
+@canary(
+    flows.cycled,
+    "A round begins before a cut in front of it, which waits for the cut before that.",
+    seed=16,
+)
+def decisions_overtake_epochs(patch: Patch) -> None:
+    # Epochs are given up, and the next one opened, before they have gone round.
+    patch.setattr(millstream.simulation.options, "_LAP_TURNS", 40)
+    patch.setattr(Aligner, "is_cut_due", property(lambda _: False))
+
+
+@canary(
+    flows.iterated,
+    "The decider leaves when its heads do, before it has cut what they have cut.",
+    seed=58,
+)
+def tasks_before_a_head_are_abandoned(patch: Patch) -> None:
+
+    def is_abandoned(self: Task) -> bool:
+        outputs = self._row_outputs
+        return bool(outputs) and all(channel.is_closed for channel in outputs)
+
+    patch.setattr(Task, "_is_abandoned", is_abandoned)
+
+
+# What heads hold
+
+
+@canary(flows.iterated, "Rows of former rounds come back with a recovery.")
+def a_new_round_does_not_take_the_place_of_the_last(patch: Patch) -> None:
+
+    def capture(original: Any, self: KeptBatches, epoch: Epoch, since: Epoch) -> Any:
+        self._cleared_at = 0
+        return original(self, epoch, since)
+
+    wrapped(patch, KeptBatches, "capture", capture)
+
+
+@canary(flows.cycled, "Only what came after the last cut is restored.")
+def every_epoch_stands_for_everything(patch: Patch) -> None:
+
+    def capture(original: Any, self: KeptBatches, epoch: Epoch, since: Epoch) -> Any:
+        return replace(original(self, epoch, since), is_anew=True)
+
+    wrapped(patch, KeptBatches, "capture", capture)
+
+
+@canary(flows.components, "Keys that became better before the cut are not told on.")
+def the_work_set_is_not_restored(patch: Patch) -> None:
+
+    def resume(self: _Improved, number: int) -> None:
+        self._number = number
+
+    patch.setattr(_Improved, "resume", resume)
+
+
+@canary(flows.shortest, "All rows count as those that became better long ago.")
+def the_work_set_of_frames_is_not_restored(patch: Patch) -> None:
+    patch.setattr(ImprovedFrame, "resume", lambda *_: None)

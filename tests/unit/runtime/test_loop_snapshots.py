@@ -1,0 +1,159 @@
+"""Snapshots around loops, in real jobs: one at the very end, and going on from one."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.making import channel, nodes
+from tests.spark.driving import eventually
+
+import millstream as ms
+from millstream.config import Config
+from millstream.operators.build import TaskContext, build_chain
+from millstream.plan import nodes as specs
+from millstream.plan.stages import Stage
+from millstream.protocol.align import Aligner, BarrierArrived, Cut, EpochAnnounced
+from millstream.protocol.barrier import Barrier
+from millstream.protocol.frames import FrameKind
+from millstream.protocol.ids import ChannelId, Epoch
+from millstream.runtime.channels import InputChannel, LocalCarrier, OutputChannel
+from millstream.runtime.intake import ChannelIntake
+from millstream.runtime.router import Router
+from millstream.runtime.task import Task, TaskCut, TaskPhase
+from millstream.testing import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from millstream.plan.physical import Channel
+
+FAST: dict[str, Any] = {"on": "local", "workers": 2, "snapshot_every_ms": 10}
+
+
+def linger(row: Any) -> Any:
+    threading.Event().wait(0.01)
+    return row
+
+
+def ticks(rank: int, size: int) -> Iterator[int]:
+    del size
+    while True:
+        yield linger(rank)
+
+
+def test_an_epoch_that_was_cut_before_a_loop_ended_completes(tmp_path: Path) -> None:
+    """Its barrier will not come round any more, and nobody waits for it."""
+    flow = ms.Flow("ending")
+    rows = flow.from_parallel(lambda rank, size: range(rank, 20, size))
+    # Epochs that open in the only round are passed on in front of its last decision.
+    rows.iterate(lambda each: each.map(linger).shuffle(), max_rounds=1).collect()
+    flow.from_parallel(ticks, name="ticks").filter(lambda _: False).collect()
+
+    job = flow.start(**FAST, state=tmp_path)
+    eventually(lambda: any(m.rounds and m.rounds.done for m in job.metrics()))
+    seen = job.epoch
+    eventually(lambda: job.epoch >= seen + 3, timeout_s=20)
+    job.cancel()
+
+    with pytest.raises(ms.JobCancelledError):
+        job.wait()
+
+
+def test_a_task_before_a_head_that_is_over_still_cuts_what_the_head_has_cut() -> None:
+    """It must not count as ended before that epoch: after a recovery the head asks it."""
+    made = channel()
+    back = replace(made, edge=replace(made.edge, is_back=True))
+    given, writer = InputChannel(made), OutputChannel(back, _carrier(back), print)
+    chain = nodes([specs.Map(lambda i: i)])
+    cuts: list[TaskCut] = []
+    ends: list[TaskCut] = []
+    task = Task(
+        Stage(0, chain, None),
+        0,
+        ChannelIntake([given]),
+        build_chain(chain, TaskContext("job", 0, Config(), lambda *_: None)),
+        [[Router([writer])]],
+        clock=ManualClock(),
+        slice_batches=2,
+        on_cut=cuts.append,
+        on_end=ends.append,
+    )
+    writer.close()
+    given.receive(FrameKind.BARRIER, 0, Barrier(Epoch(7), Epoch(6)), 0)
+    given.receive(FrameKind.END, 1, [], 0)
+
+    while task.phase is not TaskPhase.ENDED:
+        assert task.run(0), f"it waits, {task.phase}"
+
+    assert [cut.epoch for cut in cuts] == [7]
+    assert [end.epoch for end in ends] == [7]
+
+
+def test_an_epoch_behind_another_that_goes_round_is_due_before_the_next_round() -> None:
+    """A head that began the round first would cut in the middle of it."""
+    first, second = (Barrier(Epoch(n), Epoch(0)) for n in (1, 2))
+    aligner = Aligner(forward=[], back=[ChannelId(5)])
+    aligner.handle(EpochAnnounced(first))
+    assert not aligner.is_cut_due
+
+    aligner.handle(EpochAnnounced(second))
+    assert aligner.is_cut_due
+
+    commands = aligner.handle(BarrierArrived(ChannelId(5), first))
+    assert Cut(second) in commands
+    assert not aligner.is_cut_due
+
+
+def _carrier(of: Channel) -> LocalCarrier:
+    return LocalCarrier(InputChannel(of), 1)
+
+
+ROUNDS = 40
+
+
+def in_rounds(rows: Any) -> Any:
+    return rows.cycle(
+        0,
+        lambda each, state: each.map(lambda i: i + state.value % 2),
+        lambda state, made: linger(state + sum(made)),
+        max_rounds=ROUNDS,
+    )
+
+
+def freely(rows: Any) -> Any:
+    def lap(each: Any) -> tuple[Any, Any]:
+        moved = each.map(lambda i: linger(i + 2)).shuffle()
+        return (
+            moved.filter(lambda i: i < 2 * ROUNDS),
+            moved.filter(lambda i: i >= 2 * ROUNDS),
+        )
+
+    return rows.loop(lap)
+
+
+@pytest.mark.parametrize(
+    ("verb", "expected"),
+    [(in_rounds, [2 * ROUNDS]), (freely, [2 * ROUNDS, 2 * ROUNDS + 1])],
+    ids=["in rounds", "freely"],
+)
+def test_a_flow_with_a_loop_can_begin_with_a_savepoint(
+    verb: Any, expected: list[int], tmp_path: Path
+) -> None:
+    """The snapshot has where the loop stood, which is no operator of the user's."""
+    flow = ms.Flow("going-on")
+    rows = flow.from_parallel(lambda rank, size: range(rank, 2, size))
+    result = verb(rows).collect()
+    job = flow.start(**FAST, state=tmp_path / "state")
+    eventually(lambda: job.epoch > 0)
+    job.savepoint(tmp_path / "savepoint")
+    job.cancel()
+    with pytest.raises(ms.JobCancelledError):
+        job.wait()
+
+    flow.run(on="local", workers=1, resume_from=tmp_path / "savepoint")
+
+    assert sorted(result.result()) == expected
