@@ -137,7 +137,8 @@ class _Cycled(Round):
 
     def _put_together(self) -> None:
         if self._short:
-            self._rows.append(joined(self._short))
+            rows = joined(self._short)
+            self._rows.append(rows.rechunk() if self._rows_max else rows)
         self._short, self._short_rows = [], 0
 
     def begin(self, decision: Decision) -> Iterator[Any]:

@@ -7,17 +7,36 @@ they are asked for.
 from __future__ import annotations
 
 import queue
+import sys
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from millstream.ports import Done
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-__all__ = ["Inline", "Threaded"]
+__all__ = ["Inline", "Threaded", "undisturbed"]
+
+_LONG_S = 1.0
 
 _Piece = tuple[Any, "Callable[[], Any]"]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let no other thread have the interpreter, unless this one waits or gives it up.
+
+    A thread that encodes holds it for many milliseconds at a time; work that must be
+    short would otherwise be interrupted every five, and wait as often.
+    """
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(_LONG_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual_s)
 
 
 class Inline:

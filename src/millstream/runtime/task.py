@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.operators.failure import Blame, blame, blame_at
 from millstream.protocol.barrier import ROUND_END, Hops, Order
 from millstream.protocol.ids import Epoch
+from millstream.runtime.background import undisturbed
 from millstream.runtime.intake import SourceIntake
 
 if TYPE_CHECKING:
@@ -324,6 +325,10 @@ class Task:
 
     def _cut(self, barrier: Barrier) -> None:
         """Capture the state, front to back, and send the barrier behind all rows."""
+        with undisturbed():
+            self._capture(barrier)
+
+    def _capture(self, barrier: Barrier) -> None:
         began_ns = self._clock.monotonic_ns()
         captures = []
         for index, operator in enumerate(self._chain):

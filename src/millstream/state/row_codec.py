@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import pickle
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from millstream.errors import SnapshotError
 from millstream.state.base import Segment, SegmentKind
@@ -84,7 +85,7 @@ def unstorable(owner: str, error: Exception) -> SnapshotError:
     return SnapshotError(msg)
 
 
-def frozen_values(keys: list[Any], values: list[Any]) -> list[Any]:
+def frozen_values(keys: list[Any], values: list[Any]) -> Sequence[Any]:
     """Return the values such that nobody can change them any more.
 
     Immutable ones are returned as they are, flat containers copied, others pickled.
@@ -93,8 +94,11 @@ def frozen_values(keys: list[Any], values: list[Any]) -> list[Any]:
     if _are_flat(values):
         return values
     if set(map(type, values)) == {dict}:
+        names = set(map(tuple, values))
         entries = list(chain.from_iterable(map(dict.values, values)))
-        if _are_flat(entries) and _are_flat(list(chain.from_iterable(values))):
+        if _are_flat(list(chain.from_iterable(names))) and _are_flat(entries):
+            if len(names) == 1 and entries:
+                return _Alike(names.pop(), entries)
             return list(map(dict.copy, values))
     return [
         value if type(value) in _SCALARS else _frozen(key, value)
@@ -124,8 +128,40 @@ def _are_flat(items: list[Any]) -> bool:
         return True
     if not kinds <= _SCALARS.union(_CONTAINERS):
         return False
-    inside = chain.from_iterable(i for i in items if type(i) in _CONTAINERS)
-    return _are_flat(list(inside))
+    if not kinds.issubset(_CONTAINERS):
+        items = [item for item in items if type(item) in _CONTAINERS]
+    return _are_flat(list(chain.from_iterable(items)))
+
+
+class _Alike(Sequence[dict[Any, Any]]):
+    """Flat dicts that all have the same keys, in the same order; made when asked for.
+
+    Copying thousands of dicts takes several times as long as keeping their values.
+    """
+
+    __slots__ = ("_entries", "_names")
+
+    def __init__(self, names: tuple[Any, ...], entries: list[Any]) -> None:
+        self._names = names
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries) // len(self._names)
+
+    @overload
+    def __getitem__(self, place: int) -> dict[Any, Any]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[dict[Any, Any]]: ...
+
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        width = len(self._names)
+        entries = self._entries[place * width : (place + 1) * width]
+        return dict(zip(self._names, entries, strict=True))
 
 
 def _is_flat(items: Iterable[Any]) -> bool:
@@ -196,7 +232,7 @@ def segments_by_shard(
 
 
 def sharded_segments(
-    operator: str, task: int, keys: list[Any], values: list[Any], shard_count: int
+    operator: str, task: int, keys: list[Any], values: Sequence[Any], shard_count: int
 ) -> Iterator[Segment]:
     """Yield the segments of these keys and values, which lie in no order."""
     found = shards_of(keys, shard_count)

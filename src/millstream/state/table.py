@@ -25,7 +25,7 @@ from millstream.state.row_codec import (
 from millstream.state.touched import TouchedKeys
 
 if TYPE_CHECKING:
-    from collections.abc import ItemsView, Iterable, Iterator
+    from collections.abc import ItemsView, Iterable, Iterator, Sequence
 
     from millstream.protocol.ids import Epoch
     from millstream.state.base import Segment, ShardRange
@@ -136,8 +136,8 @@ class MemoryTable:
             keys = list(touched)
             values = list(map(self._entries.get, keys, repeat(DELETED)))
         with _collecting_no_garbage():
-            values = frozen_values(keys, values)
-        return RowsCapture(keys, values, self._shard_count)
+            frozen = frozen_values(keys, values)
+        return RowsCapture(keys, frozen, self._shard_count)
 
     def complete(self, epoch: Epoch) -> None:
         """Forget which keys were touched up to `epoch`."""
@@ -158,7 +158,9 @@ class MemoryTable:
 class RowsCapture:
     """Keys with values that nobody changes any more."""
 
-    def __init__(self, keys: list[Any], values: list[Any], shard_count: int) -> None:
+    def __init__(
+        self, keys: list[Any], values: Sequence[Any], shard_count: int
+    ) -> None:
         self._keys = keys
         self._values = values
         self._shard_count = shard_count
