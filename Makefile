@@ -34,8 +34,9 @@ check: $(INSTALLED) ## Lint, types, layers and fast tests (under two minutes)
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n auto --dist worksteal
 
+test: export HYPOTHESIS_PROFILE ?= test
 test: check ## Everything: check, then the slow, Spark and fault tests
-	$(BIN)/pytest -q -n auto --dist loadfile -m "slow or spark or fault"
+	$(BIN)/pytest -q -n auto --dist loadgroup -m "slow or spark or fault"
 
 soak: $(INSTALLED) ## Simulate crashes until stopped, or SEEDS=N times per flow
 	$(BIN)/python -m tests.simulation.soak $(SEEDS)

@@ -10,10 +10,15 @@ NumPy arrays in its cache and runs the NumPy kernel per partition, a job for eve
 of these begin with the same centroids, and must end with the same within 1e-6.  MLlib chooses
 its own first centroids (tolerance 0, the same number of rounds), so only its time counts.
 
-NumPy, RDD and MLlib see fewer points where there are many centroids, and their times are
-scaled up to all of them; each says so.
+NumPy, RDD and MLlib see fewer points where there are more than 50 centroids, and their times
+are scaled up to all of them; that counts what they need for every job as many times.
 
-    python benchmarks/k_means.py [--quick] [--centroids 50 750] [--rounds 3]
+Millstream and the processes by hand also run with one round, which tells what starting and
+reading take, and, by the difference, what a round takes.
+
+On two idle cores a round of all takes about five minutes with 50 centroids and eight with 750.
+
+    python benchmarks/k_means.py [--quick] [--centroids 50 750] [--points N] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ import multiprocessing
 import os
 import statistics
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +50,14 @@ if TYPE_CHECKING:
 ROUNDS, WORKERS = 30, 2
 FULL_POINTS, QUICK_POINTS = 10_000_000, 200_000
 CENTROIDS = (50, 750)
-FEWER_POINTS = {750: 1_000_000}
-"""How many points the slow contestants see, where all would take too long."""
+SLOW_DISTANCES = 375_000_000
+"""Most distances in a round of the slow contestants, if there are many centroids."""
 SCHEMA = {"x": pl.Float64, "y": pl.Float64}
 SUMS = {"centroid": pl.Int64, "x": pl.Float64, "y": pl.Float64, "count": pl.Int64}
 OWN, OWN_NUMPY, BY_HAND = "Millstream, Numba", "Millstream, NumPy", "By hand, Numba"
 MLLIB, RDD = "Spark MLlib", "PySpark RDD, NumPy"
 SLOW = (OWN_NUMPY, MLLIB, RDD)
+OWN_ONCE, BY_HAND_ONCE = f"{OWN}, one round", f"{BY_HAND}, one round"
 TOLERANCE = 1e-6
 
 
@@ -203,7 +209,9 @@ def main() -> None:
     """Measure all contestants with few and many centroids."""
     parser = measure.arguments(__doc__ or "")
     parser.add_argument("--centroids", type=int, nargs="*", default=CENTROIDS)
+    parser.add_argument("--points", type=int, default=FULL_POINTS)
     options = parser.parse_args()
+    points = QUICK_POINTS if options.quick else options.points
     os.environ["PYSPARK_PYTHON"] = sys.executable
     samples: dict[str, list[float]] = {}
     figures: list[measure.Figure] = []
@@ -211,15 +219,9 @@ def main() -> None:
     spark.sparkContext.addPyFile(str(Path(__file__).with_name("k_means_kernels.py")))
     try:
         for count in options.centroids:
-            few = FEWER_POINTS.get(count)
-            full = task_of(
-                options.data, QUICK_POINTS if options.quick else FULL_POINTS, count
-            )
-            less = (
-                full
-                if few is None or options.quick
-                else task_of(options.data, few, count)
-            )
+            few = points if count <= CENTROIDS[0] else SLOW_DISTANCES // count
+            full = task_of(options.data, points, count)
+            less = task_of(options.data, min(points, few), count)
             taken = measured(spark, full, less, options.rounds)
             samples |= {f"k = {count}, {name}": times for name, times in taken.items()}
             figures += compared(count, taken)
@@ -230,7 +232,7 @@ def main() -> None:
             name="k_means",
             is_quick=options.quick,
             sizes={
-                "points": QUICK_POINTS if options.quick else FULL_POINTS,
+                "points": points,
                 "rounds": ROUNDS,
                 "workers": WORKERS,
             },
@@ -245,27 +247,31 @@ def measured(
     spark: SparkSession, full: Task, less: Task, rounds: int
 ) -> dict[str, list[float]]:
     """Return the times of all, scaled to all points where somebody saw fewer."""
+    by_hand = Processes()
     contestants: dict[str, Callable[[Task], Centroids]] = {
         OWN: lambda task: by_millstream(spark, task, sums_of),
-        BY_HAND: Processes(),
+        BY_HAND: by_hand,
+        OWN_ONCE: lambda task: by_millstream(spark, replace(task, rounds=1), sums_of),
+        BY_HAND_ONCE: lambda task: by_hand(replace(task, rounds=1)),
         OWN_NUMPY: lambda task: by_millstream(spark, task, sums_by_numpy),
         RDD: lambda task: by_rdd(spark, task),
         MLLIB: lambda task: by_mllib(spark, task),
     }
-    expected: dict[int, Centroids] = {}
+    expected: dict[tuple[int, bool], Centroids] = {}
 
     def seconds(name: str) -> float:
         task = less if name in SLOW else full
         taken, centroids = measure.timed(lambda: contestants[name](task))
         if name != MLLIB:
-            known = expected.setdefault(task.points, centroids)
+            is_once = name in (OWN_ONCE, BY_HAND_ONCE)
+            known = expected.setdefault((task.points, is_once), centroids)
             assert np.allclose(known, centroids, rtol=0, atol=TOLERANCE), name
         return taken * full.points / task.points
 
-    warm = Task(less.path, less.points, less.initial, rounds=2)
-    for name in (OWN, BY_HAND, OWN_NUMPY):
-        contestants[name](warm)
-    return measure.interleaved(rounds, contestants, seconds)
+    with contextlib.closing(by_hand):
+        for name in (OWN, BY_HAND, OWN_NUMPY):
+            contestants[name](replace(less, rounds=2))
+        return measure.interleaved(rounds, contestants, seconds)
 
 
 def compared(count: int, taken: dict[str, list[float]]) -> list[measure.Figure]:
@@ -273,6 +279,10 @@ def compared(count: int, taken: dict[str, list[float]]) -> list[measure.Figure]:
     medians = {name: statistics.median(times) for name, times in taken.items()}
     own = medians[OWN]
     over_mllib = medians[MLLIB] / own
+    own_round = (own - medians[OWN_ONCE]) / (ROUNDS - 1)
+    hand_round = (medians[BY_HAND] - medians[BY_HAND_ONCE]) / (ROUNDS - 1)
+    own_rest = medians[OWN_ONCE] - own_round
+    hand_rest = medians[BY_HAND_ONCE] - hand_round
     faster = f"k = {count}, faster than {MLLIB}"
     return [
         measure.at_least(faster, over_mllib, "x", 8)
@@ -281,6 +291,11 @@ def compared(count: int, taken: dict[str, list[float]]) -> list[measure.Figure]:
         measure.at_most(
             f"k = {count}, time by hand", own / medians[BY_HAND], "x", 1.25
         ),
+        measure.Figure(
+            f"k = {count}, a round, time by hand", own_round / hand_round, "x"
+        ),
+        measure.Figure(f"k = {count}, starting and reading", own_rest, "s"),
+        measure.Figure(f"k = {count}, starting and reading by hand", hand_rest, "s"),
         measure.Figure(f"k = {count}, faster than {RDD}", medians[RDD] / own, "x"),
         measure.Figure(
             f"k = {count}, NumPy body, faster than {RDD}",

@@ -9,7 +9,10 @@ the same centroids.
 A session has as many task slots as there are workers, so there is one for each number of
 workers.  More workers than cores share them.  The plot goes to ``results/k_means_plots.png``.
 
-    python benchmarks/k_means_plots.py [--quick]
+It does one round if not told otherwise, which takes about six minutes on two idle cores; most
+of that is PySpark's with 1,000 centroids.  With fewer points it takes less.
+
+    python benchmarks/k_means_plots.py [--quick] [--points N] [--rounds 1]
 """
 
 from __future__ import annotations
@@ -62,9 +65,12 @@ Times = dict[Case, dict[str, list[float]]]
 
 def main() -> None:
     """Measure all cases, print them and draw them."""
-    options = measure.arguments(__doc__ or "").parse_args()
+    parser = measure.arguments(__doc__ or "")
+    parser.add_argument("--points", type=int, default=FULL_POINTS)
+    parser.set_defaults(rounds=1)
+    options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    points = QUICK_POINTS if options.quick else FULL_POINTS
+    points = QUICK_POINTS if options.quick else options.points
     counts = QUICK_CENTROIDS if options.quick else FULL_CENTROIDS
     widths = QUICK_WORKERS if options.quick else FULL_WORKERS
     cases = [Case(WORKERS, count) for count in counts]

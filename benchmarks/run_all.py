@@ -37,6 +37,8 @@ class Benchmark:
 BENCHMARKS = (
     Benchmark("word_count"),
     Benchmark("frame_word_count"),
+    Benchmark("win_word_count"),
+    Benchmark("sliding_event_time"),
     Benchmark("collisions"),
     Benchmark("group_by"),
     Benchmark("snapshot_cost"),
@@ -45,6 +47,7 @@ BENCHMARKS = (
     Benchmark("engine_overhead"),
     Benchmark("buffers"),
     Benchmark("latency"),
+    Benchmark("nexmark"),
     Benchmark("channel_throughput", quick=("256",)),
     Benchmark("startup", quick=("--repeat", "1")),
 )

@@ -1,15 +1,19 @@
-"""Fixtures that the whole run shares, and how thoroughly Hypothesis searches.
+"""Fixtures that the whole run shares, and what makes it quick.
 
-Of Hypothesis' profiles `dev` is the default and `ci` what ``.ci/run`` asks for.
+No test may depend on the latter.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+from typing import Any
 
-from hypothesis import settings
+import pytest
 from tests.databases import postgres_server, tables
+from tests.examples import load_profile
 from tests.launchers import launcher
+from tests.sharing import Sharing
 from tests.spark.sessions import cluster, spark
 from tests.stores import object_server, store
 
@@ -23,8 +27,25 @@ __all__ = [
     "tables",
 ]
 
-settings.register_profile("dev", max_examples=100, deadline=None)
-settings.register_profile(
-    "ci", max_examples=200, deadline=None, derandomize=True, print_blob=True
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+load_profile()
+
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.ui.enabled=false"
+"""A JVM that lives for seconds spends half of them on compiling what it never uses."""
+os.environ.setdefault("JAVA_TOOL_OPTIONS", _QUICK_JAVA)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what starts JVMs, which take longest."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing | None:
+    """Let tests that share a server run in one process, where that is asked for."""
+    return Sharing(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+def pytest_collection_finish() -> None:
+    """Leave thousands of tests and modules out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()

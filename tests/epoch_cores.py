@@ -5,11 +5,9 @@ from __future__ import annotations
 from millstream.protocol.barrier import Barrier, Order
 from millstream.protocol.ids import Epoch
 from millstream.protocol.messages import Ended, Sealed
-from millstream.protocol.snapshots import (
+from millstream.protocol.snapshot_events import (
     Command,
     Event,
-    Phase,
-    SnapshotCore,
     Started,
     Stored,
     TaskEnded,
@@ -17,6 +15,7 @@ from millstream.protocol.snapshots import (
     TaskSealed,
     TimePassed,
 )
+from millstream.protocol.snapshots import Phase, SnapshotCore
 
 __all__ = [
     "INTERVAL",

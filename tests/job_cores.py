@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from millstream.protocol.ids import PeerId
-from millstream.protocol.job import (
+from millstream.protocol.job import JobCore, Phase
+from millstream.protocol.job_events import (
     Command,
     Committed,
     Event,
-    JobCore,
     Outcome,
-    Phase,
     SendMessage,
     TimePassed,
     WorkerFinished,

@@ -11,6 +11,7 @@ from millstream.plan.nodes import Location, Node
 from millstream.plan.physical import Channel
 from millstream.plan.stages import Edge
 from millstream.protocol.ids import ChannelId
+from millstream.testing import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,18 +35,17 @@ __all__ = [
 HERE = Location("job.py", 1)
 
 
-def node(spec: Spec, number: int = 0, *, takes_pairs: bool = False) -> Node:
+def node(spec: Spec, number: int = 0, **attributes: Any) -> Node:
     """Return an operator of the plan, named after its number."""
     verb = type(spec).__name__.lower()
     location = Location("job.py", number + 1)
-    name = f"{verb}-{number}"
-    return Node(number, name, verb, spec, (), location, takes_pairs=takes_pairs)
+    return Node(number, f"{verb}-{number}", verb, spec, (), location, **attributes)
 
 
-def nodes(specs: Sequence[Spec], *, takes_pairs: bool = False) -> tuple[Node, ...]:
-    """Return a chain of operators; only the first says whether rows have keys."""
+def nodes(specs: Sequence[Spec], **attributes: bool) -> tuple[Node, ...]:
+    """Return a chain of operators; only the first says what rows come with."""
     return tuple(
-        node(spec, number, takes_pairs=takes_pairs and number == 0)
+        node(spec, number, **(attributes if number == 0 else {}))
         for number, spec in enumerate(specs)
     )
 
@@ -61,7 +61,7 @@ def operators(
         if emitted is not None:
             emitted.extend(rows)
 
-    context = TaskContext("job", 0, config or Config(), emit)
+    context = TaskContext("job", 0, config or Config(), emit, clock=ManualClock())
     return build_chain(nodes(specs), context)
 
 

@@ -214,8 +214,8 @@ def name_stays_below_the_root(subject: Subject, place: Path) -> None:
 def claim_has_one_owner(subject: Subject, place: Path) -> None:
     """Check: of two drivers that want the same number at the same time one gets another."""
     inner = subject.memory()
-    rival = subject.opened(inner, "rival")
     for at in range(8):
+        rival = subject.opened(inner, "rival")
         files = InterruptedFiles(inner, at, rival.store.claim)
         claims = [subject.opened(files).store.claim(), rival.store._claim]
         assert claims[0] != claims[1], at

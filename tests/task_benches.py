@@ -56,12 +56,17 @@ class Bench:
         self.emitted: list[Any] = []
         self.cuts: list[TaskCut] = []
         self.ends: list[TaskCut] = []
+        self.clock = ManualClock()
         context = TaskContext(
-            "job", 0, config, lambda _, rows: self.emitted.extend(rows), settings
+            "job",
+            0,
+            config,
+            lambda _, rows: self.emitted.extend(rows),
+            settings,
+            clock=self.clock,
         )
         chain = nodes([specs.Read(source), *verbs])
         is_sink = chain[-1].is_sink
-        self.clock = ManualClock()
         self.task = Task(
             Stage(0, chain, None),
             0,

@@ -17,6 +17,7 @@ PUBLIC_CLASSES = [
     ms.Stream,
     ms.KeyedStream,
     ms.GroupedStream,
+    ms.WindowedStream,
     ms.ResultHandle,
     ms.Job,
 ]
@@ -48,7 +49,9 @@ def test_every_method_has_a_docstring(kind: type[Any]) -> None:
     assert [name for name, member in verbs(kind) if not inspect.getdoc(member)] == []
 
 
-@pytest.mark.parametrize("kind", [ms.Stream, ms.KeyedStream, ms.GroupedStream])
+@pytest.mark.parametrize(
+    "kind", [ms.Stream, ms.KeyedStream, ms.GroupedStream, ms.WindowedStream]
+)
 def test_every_verb_has_an_example(kind: type[Any]) -> None:
     """The examples run as doctests, so they are true."""
     inside = {"as_input"}
@@ -59,8 +62,8 @@ def test_every_verb_has_an_example(kind: type[Any]) -> None:
 
 def test_every_verb_takes_a_name() -> None:
     """Any operator can be found again in the plan and in a message."""
-    nameless = {"as_input", "buffered", "split"}
-    for kind in (ms.Stream, ms.KeyedStream, ms.GroupedStream):
+    nameless = {"as_input", "buffered", "split", "window", "with_window"}
+    for kind in (ms.Stream, ms.KeyedStream, ms.GroupedStream, ms.WindowedStream):
         for name, verb in verbs(kind):
             assert name in nameless or "name" in inspect.signature(verb).parameters
 

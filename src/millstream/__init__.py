@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream import windows
 from millstream.api.flow import Flow
-from millstream.api.functions import ListState, MapState, StatefulFunction, ValueState
+from millstream.api.functions import StatefulFunction
 from millstream.api.handles import ResultHandle
 from millstream.api.keyed import GroupedStream, KeyedStream
+from millstream.api.state_handles import ListState, MapState, ValueState
 from millstream.api.stream import Stream
+from millstream.api.windows import WindowedStream
 from millstream.config import BufferPolicy, Config, adaptive, fixed
 from millstream.connectors.base import Sink, SinkWriter, Source, SourceReader, Split
 from millstream.errors import (
@@ -25,23 +28,27 @@ from millstream.errors import (
     MillstreamError,
     OperationalError,
     OperatorError,
+    UnboundedStateWarning,
     UsageError,
     WorkerLostError,
 )
-from millstream.launch.job import Job, RoundMetrics, StageMetrics
+from millstream.launch.job import Job, RoundMetrics, StageMetrics, TimeMetrics
 from millstream.operators.letters import DeadLetter
+from millstream.operators.timers import Timer, Timers
 from millstream.plan.aggregate import Aggregate
 from millstream.plan.iteration import RoundState
+from millstream.plan.time import LateRow
 from millstream.state.operator_state import OperatorState
 
 if TYPE_CHECKING:
-    from millstream.api.frame import Frame
+    from millstream.api.frame import Frame, WindowFrame
     from millstream.api.frame_aggregates import (
         GroupedFrame,
         approx_n_unique,
         approx_quantile,
         frame_aggregate,
     )
+    from millstream.api.frame_windows import WindowedFrame
 
 __all__ = [
     "Aggregate",
@@ -55,6 +62,7 @@ __all__ = [
     "Job",
     "JobCancelledError",
     "KeyedStream",
+    "LateRow",
     "LaunchError",
     "ListState",
     "MapState",
@@ -73,14 +81,22 @@ __all__ = [
     "StageMetrics",
     "StatefulFunction",
     "Stream",
+    "TimeMetrics",
+    "Timer",
+    "Timers",
+    "UnboundedStateWarning",
     "UsageError",
     "ValueState",
+    "WindowFrame",
+    "WindowedFrame",
+    "WindowedStream",
     "WorkerLostError",
     "adaptive",
     "approx_n_unique",
     "approx_quantile",
     "fixed",
     "frame_aggregate",
+    "windows",
 ]
 
 __version__ = "0.1.0"
@@ -88,6 +104,8 @@ __version__ = "0.1.0"
 _WITH_POLARS = {
     "Frame": "millstream.api.frame",
     "GroupedFrame": "millstream.api.frame_aggregates",
+    "WindowFrame": "millstream.api.frame",
+    "WindowedFrame": "millstream.api.frame_windows",
     "approx_n_unique": "millstream.api.frame_aggregates",
     "approx_quantile": "millstream.api.frame_aggregates",
     "frame_aggregate": "millstream.api.frame_aggregates",

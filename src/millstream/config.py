@@ -125,6 +125,8 @@ class Config:
     open_splits_max: int = 64
     #: A source that had nothing is asked again after this time.
     source_idle_ms: float = 0.5
+    #: Watermarks of a source are at least this far apart; each sends the buffers.
+    watermark_every_ms: float = 50.0
     #: Batches a task takes in one turn before its neighbours get theirs.
     slice_batches: int = 16
     #: Batches that may wait between two tasks of the same worker.
@@ -155,7 +157,7 @@ class Config:
     zip_ahead_rows_max: int = 1_000_000
     #: Time between two snapshots, where a state directory was given.
     snapshot_every_ms: int = 5000
-    #: A snapshot that takes longer is given up; the next one has all that it had.
+    #: A snapshot that takes longer is given up; the next one has all that it had, and twice the time.
     snapshot_timeout_ms: int = 60_000
     #: Time before a commit that failed is tried again.
     snapshot_retry_ms: int = 1000

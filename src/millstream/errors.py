@@ -10,6 +10,7 @@ The hierarchy::
     │   ├── TransportError      a connection broke, or could not be made
     │   ├── WorkerLostError     a worker died or went silent
     │   ├── SnapshotError       stored state is damaged, foreign or out of reach
+    │   │   └── SnapshotDamagedError  a stored file is not what was written
     │   └── JobCancelledError   somebody cancelled the job
     └── ProtocolError           somebody broke the protocol; never retried
         ├── LocalProtocolError  our own shell drove a core wrongly (a bug here)
@@ -31,8 +32,10 @@ __all__ = [
     "OperatorError",
     "ProtocolError",
     "RemoteProtocolError",
+    "SnapshotDamagedError",
     "SnapshotError",
     "TransportError",
+    "UnboundedStateWarning",
     "UsageError",
     "WorkerLostError",
 ]
@@ -87,6 +90,10 @@ class OperatorError(MillstreamError):
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
 
+class UnboundedStateWarning(UserWarning):
+    """What an operator keeps grows for as long as the job runs."""
+
+
 class OperationalError(MillstreamError):
     """Something outside the flow failed."""
 
@@ -115,6 +122,12 @@ class SnapshotError(OperationalError):
     """Stored state is damaged, belongs to somebody else, or cannot be reached."""
 
     code = "snapshot"
+
+
+class SnapshotDamagedError(SnapshotError):
+    """A file of a snapshot is gone, or is not what was written."""
+
+    code = "snapshot.damaged"
 
 
 class JobCancelledError(OperationalError):

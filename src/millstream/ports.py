@@ -51,6 +51,10 @@ class Clock(Protocol):
         """Nanoseconds since an arbitrary start; never goes back."""
         ...
 
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970; may jump, and differ between machines."""
+        ...
+
 
 @dataclass(slots=True)
 class FrameArrived:

@@ -15,6 +15,10 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LINES_MAX = 75
 
 EXPECTED = {
+    "abandoned_carts.py": (
+        "minute  50: ada has left a pear and a plum\nminute  56: bob has left a pear\n"
+        "minute 100: cyd has left a fig\n"
+    ),
     "connected_components.py": (
         "ada ada, bob ada, cyd ada, dan dan, eve dan, fay fay, gus dan\n"
         "the same as they come: True\n"
@@ -48,6 +52,11 @@ EXPECTED = {
     "transitive_closure.py": (
         "release 0: 8 dependencies\nrelease 1: 12 dependencies\n"
         "release 2: 16 dependencies\n"
+    ),
+    "unpaid_orders.py": (
+        "order 1:  20 euros, paid in hour 5\norder 2:  12 euros, paid in hour 20\n"
+        "order 3:  15 euros, not paid in time\norder 4:  36 euros, paid in hour 30\n"
+        "too late: ['3']\n"
     ),
     "word_count.py": (
         "The ten most frequent words:\n   2,232  the\n   1,689  of\n   1,333  and\n"

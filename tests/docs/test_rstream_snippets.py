@@ -36,6 +36,9 @@ CONSTRUCTS = (
     "read_text",
     "iterate",
     "cycle",
+    "sliding_count_reduce",
+    "sliding_p_time_reduce",
+    "sliding_e_time_reduce",
 )
 
 

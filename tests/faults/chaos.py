@@ -38,7 +38,7 @@ from millstream.testing.standalone import StandaloneCluster
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Chaos", "Place", "check_output"]
+__all__ = ["Chaos", "Place", "check_output", "end_input"]
 
 _PROGRAM = Path(flow.__file__)
 _UP_WITHIN_S = 120.0
@@ -74,7 +74,7 @@ class Chaos:
         self._random = random.Random(seed)
         self._pause = threading.Event()
         self._frozen: list[tuple[float, psutil.Process]] = []
-        (directory / flow.BEGAN).write_text(str(time.monotonic_ns()))
+        flow.begin(directory)
         self._driver = self._start_driver()
 
     @property
@@ -95,19 +95,16 @@ class Chaos:
 
     def conclude(self) -> list[str]:
         """Let the job end; check all that it wrote; return why it recovered at last."""
-        began_ns = int((self._directory / flow.BEGAN).read_text())
-        passed_s = (time.monotonic_ns() - began_ns) / 1e9
-        limit = int((passed_s + 2) * flow.RATE)
-        flow.whole_file(self._directory / flow.LIMIT, str(limit))
+        ids = end_input(self._directory)
         deadline_s = time.monotonic() + _END_WITHIN_S
         while self._driver.poll() is None:
             assert time.monotonic() < deadline_s, f"it does not end: {self._seen()}"
             self._wake()
             self._pause.wait(0.1)
         self._check_driver(0)
-        check_output(self._directory / flow.OUT, limit * flow.WORKERS)
+        check_output(self._directory / flow.OUT, ids)
         counted = json.loads((self._directory / flow.COUNTED).read_text())
-        assert sum(count for _, count in counted["counts"]) == limit * flow.WORKERS
+        assert sum(count for _, count in counted["counts"]) == ids
         return list(counted["recoveries"])
 
     def close(self) -> None:
@@ -224,7 +221,18 @@ def _family(roots: Iterable[int]) -> list[psutil.Process]:
     return found
 
 
-def check_output(directory: Path, ids: int | None = None) -> int:
+def end_input(directory: Path, splits: int = flow.WORKERS) -> int:
+    """Let the ids of a run end soon; return how many there will have been."""
+    began_ns = int((directory / flow.BEGAN).read_text())
+    passed_s = (time.monotonic_ns() - began_ns) / 1e9
+    limit = int((passed_s + 2) * flow.RATE)
+    flow.whole_file(directory / flow.LIMIT, str(limit))
+    return limit * splits
+
+
+def check_output(
+    directory: Path, ids: int | None = None, splits: int = flow.WORKERS
+) -> int:
     """Check what is committed; it must be a beginning, or all `ids`; return its length.
 
     A second key is always written by the same task, and a task's parts are named in the
@@ -239,7 +247,7 @@ def check_output(directory: Path, ids: int | None = None) -> int:
             _check_next(numbers, ("second", second), second_count, path, line)
             first = number % flow.FIRST_KEYS
             _check_next(numbers, ("first", first), first_count, path, line)
-            lane = (first, number % flow.WORKERS)
+            lane = (first, number % splits)
             before = last.get(lane, -1)
             assert before < number, f"{path.name}: {line!r} comes after id {before}"
             last[lane] = number

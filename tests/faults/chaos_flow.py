@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["BEGAN", "COUNTED", "FIRST_KEYS", "LIMIT", "OUT", "RATE", "SECOND_KEYS"]
-__all__ += ["WORKERS", "WORKERS_FILE", "whole_file"]
+__all__ += [
+    "SETTINGS",
+    "WORKERS",
+    "WORKERS_FILE",
+    "Ids",
+    "begin",
+    "build",
+    "whole_file",
+]
 
 WORKERS = 2
 RATE = 2000
@@ -32,6 +40,17 @@ FIRST_KEYS, SECOND_KEYS = 35, 7
 COUNT_KEYS = 11
 BEGAN, LIMIT, OUT, COUNTED, WORKERS_FILE = "began", "limit", "out", "counted", "workers"
 LOOK_S = 0.1
+SETTINGS: dict[str, Any] = {
+    "snapshot_every_ms": 300,
+    "heartbeat_ms": 200,
+    "lease_ms": 2_000,
+    "stop_grace_ms": 1_000,
+}
+
+
+def begin(directory: Path) -> None:
+    """Let the time begin from which on ids become due."""
+    (directory / BEGAN).write_text(str(time.monotonic_ns()))
 
 
 def whole_file(path: Path, text: str) -> None:
@@ -110,10 +129,7 @@ def main() -> None:
         **where,
         workers=WORKERS,
         state=directory / "state",
-        snapshot_every_ms=300,
-        heartbeat_ms=200,
-        lease_ms=2_000,
-        stop_grace_ms=1_000,
+        **SETTINGS,
     )
     while not job.wait(LOOK_S):
         seen = {"pids": job.worker_pids(), "status": job.status(), "epoch": job.epoch}

@@ -70,6 +70,9 @@ class ManualClock:
     def monotonic_ns(self) -> int:
         return self.now_ns
 
+    def wall_ms(self) -> int:
+        return self.now_ns // 1_000_000
+
 
 class Target:
     """A listener under attack, and a count of everything it has decoded."""

@@ -6,8 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import millstream as ms
 from millstream.testing import simulate
@@ -95,7 +96,7 @@ poison = st.frozensets(st.integers(-5, 40), max_size=20)
 
 
 @given(numbers, poison, poison, st.sampled_from([1, 2, 3]), st.integers(1, 50))
-@settings(max_examples=40)
+@examples(0.4)
 def test_good_rows_are_those_of_a_program_without_the_poison(
     values: list[int],
     first: frozenset[int],

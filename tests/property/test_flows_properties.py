@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import millstream as ms
 
@@ -83,7 +84,7 @@ VERBS: dict[str, Verb] = {
 }
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(
     rows=st.lists(st.integers(-50, 50), max_size=30),
     is_parallel=st.booleans(),

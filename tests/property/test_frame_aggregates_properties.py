@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from tests.examples import examples
 
 import millstream as ms
 from millstream.operators.frame_table import FrameAggregation, PartialTable
@@ -153,7 +154,7 @@ def _check(actual: pl.DataFrame, case: Case) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
-@settings(max_examples=25, deadline=None)
+@examples(0.25)
 @given(case=cases())
 def test_flow_gives_what_polars_gives(workers: int, case: Case) -> None:
     """Any number of workers, with batches of three rows, makes the rows of Polars."""
@@ -165,7 +166,7 @@ def test_flow_gives_what_polars_gives(workers: int, case: Case) -> None:
     _check(result.result(), case)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(1.5)
 @given(case=cases(AGGREGATES | ORDERED), data=st.data())
 def test_parts_may_be_merged_in_any_grouping(case: Case, data: st.DataObject) -> None:
     """Rows cut anywhere, in order, through any tree of tables, make the rows of Polars."""
@@ -202,7 +203,7 @@ LISTS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
 }
 
 
-@settings(max_examples=50, deadline=None)
+@examples(0.5)
 @given(case=cases(LISTS))
 def test_lists_hold_the_values_that_polars_holds(case: Case) -> None:
     """Their order is that of arrival, or not defined."""

@@ -12,9 +12,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from tests.examples import examples
 from tests.framing import VALUES, cuts, frames
 from tests.making import operators
 
@@ -45,7 +46,7 @@ def by_polars(frame: pl.DataFrame, spec: SortFrame) -> pl.DataFrame:
     return rows if spec.limit is None else rows.head(spec.limit)
 
 
-@settings(max_examples=120, deadline=None)
+@examples(1.2)
 @given(
     data=st.data(),
     frame=frames(COLUMNS, rows_max=40),
@@ -73,7 +74,7 @@ def test_rows_come_in_the_order_of_polars(
     assert_frame_equal(rows, by_polars(numbered, spec))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(0.25)
 @given(frame=frames(COLUMNS, rows_max=FAN_IN * 6), spec=orders())
 def test_more_runs_than_are_merged_at_a_time_make_the_same_order(
     frame: pl.DataFrame, spec: SortFrame
@@ -90,7 +91,7 @@ def test_more_runs_than_are_merged_at_a_time_make_the_same_order(
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
-@settings(max_examples=10, deadline=None)
+@examples(0.1)
 @given(
     frame=frames(COLUMNS),
     buffer=st.integers(1, 9),

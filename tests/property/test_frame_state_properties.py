@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import polars.selectors as cs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from tests.examples import examples
 
 import millstream as ms
 from millstream.operators import frame_native
@@ -191,7 +192,7 @@ def _same(actual: pl.DataFrame, expected: pl.DataFrame, keys: tuple[str, ...]) -
     assert_frame_equal(actual, expected, rel_tol=1e-6, abs_tol=1e-6)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(1.5)
 @given(case=cases())
 def test_slots_give_what_polars_gives(case: Case) -> None:
     """Rows in any batches, to the ends of the range of every type of 64 bits."""
@@ -203,7 +204,7 @@ def test_slots_give_what_polars_gives(case: Case) -> None:
     case.check(table.finished())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 @given(case=cases(), data=st.data())
 def test_slots_and_groups_hand_each_other_the_same_parts(
     case: Case, data: st.DataObject
@@ -234,7 +235,7 @@ SEEN = ms.frame_aggregate(
 ).alias("seen")
 
 
-@settings(max_examples=150, deadline=None)
+@examples(1.5)
 @given(
     case=cases(IN_SLOTS) | cases(IN_SLOTS | NOT_IN_SLOTS),
     others=st.sampled_from(
@@ -300,7 +301,7 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(structs).list.sort()) if structs else frame
 
 
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 @given(case=cases(IN_SLOTS | NOT_IN_SLOTS), data=st.data())
 def test_a_delta_names_the_keys_touched_since_and_no_others(
     case: Case, data: st.DataObject

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.framing import KEYS, VALUES, canonical, cuts, frames
 from tests.making import operators
 
@@ -51,7 +52,7 @@ ROW_WISE: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", ROW_WISE)
-@settings(max_examples=15, deadline=None)
+@examples(0.15)
 @given(
     frame=frames(COLUMNS),
     workers=st.sampled_from([1, 2, 3, 7]),
@@ -73,7 +74,7 @@ def test_row_wise_verb_makes_the_rows_of_polars(
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
-@settings(max_examples=15, deadline=None)
+@examples(0.15)
 @given(frame=frames(COLUMNS), buffer=st.integers(1, 9), subset=st.booleans())
 def test_unique_keeps_one_row_of_every_key(
     workers: int, frame: pl.DataFrame, buffer: int, *, subset: bool
@@ -90,7 +91,7 @@ def test_unique_keeps_one_row_of_every_key(
     assert set(canonical(made)) <= set(canonical(frame))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 @given(data=st.data(), frame=frames(COLUMNS))
 def test_unique_keeps_the_first_row_to_come(
     data: st.DataObject, frame: pl.DataFrame
@@ -114,7 +115,7 @@ def sides(draw: st.DrawFn) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
-@settings(max_examples=15, deadline=None)
+@examples(0.15)
 @given(
     frames=sides(),
     how=st.sampled_from(HOW),
@@ -154,7 +155,7 @@ def test_join_of_two_frames_makes_the_rows_of_polars(
     assert canonical(static.result()) == canonical(expected)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(1)
 @given(data=st.data(), frames=sides(), how=st.sampled_from(HOW))
 def test_join_keeps_the_order_of_the_left_side(
     data: st.DataObject, frames: tuple[pl.DataFrame, pl.DataFrame], how: str
@@ -197,7 +198,7 @@ GROUPED: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", GROUPED)
-@settings(max_examples=15, deadline=None)
+@examples(0.15)
 @given(
     frame=frames(COLUMNS),
     workers=st.sampled_from([1, 2, 3, 7]),

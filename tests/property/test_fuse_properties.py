@@ -8,6 +8,7 @@ operator and row that see it by running row after row.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,12 +16,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.making import nodes
 
+from millstream.config import Config
 from millstream.operators.aggregation import CountedKeys
 from millstream.operators.failure import blame
 from millstream.operators.fuse import fuse
 from millstream.operators.rowwise import FusedRows
 from millstream.plan import nodes as specs
 from millstream.plan.aggregate import builtin
+from millstream.plan.time import DropTime
+from millstream.testing import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +59,9 @@ class Plus:
         return i + 1
 
 
+RANGES = specs.FlatMap(range)
+"""Once in a chain at most: ranges of ranges of ranges have millions of rows."""
+
 INT_SPECS: list[Callable[[], specs.RowSpec]] = [
     lambda: specs.Map(double),
     lambda: specs.Map(abs),
@@ -66,7 +73,7 @@ INT_SPECS: list[Callable[[], specs.RowSpec]] = [
     lambda: specs.Filter((7).__ne__),
     lambda: specs.FlatMap(twice),
     lambda: specs.FlatMap(count_up),
-    lambda: specs.FlatMap(range),
+    lambda: RANGES,
     lambda: specs.FilterMap(small_half),
     lambda: specs.FilterMap({1: 10, 2: 20, 3: 30}.get),
     lambda: specs.Inspect(is_odd),
@@ -91,7 +98,9 @@ def chains(draw: st.DrawFn, *, keyed: bool) -> list[specs.RowSpec]:
         elif draw(st.integers(0, 5)) == 0:
             chain += [specs.Map(twice), specs.Flatten()]
         else:
-            chain.append(draw(st.sampled_from(INT_SPECS))())
+            spec = draw(st.sampled_from(INT_SPECS))()
+            is_too_much = spec is RANGES and RANGES in chain
+            chain.append(specs.FlatMap(count_up) if is_too_much else spec)
             has_key |= isinstance(chain[-1], specs.KeyBy)
     return chain
 
@@ -119,6 +128,8 @@ def applied(spec: specs.RowSpec, key: Any, value: Any) -> list[Any]:  # noqa: PL
             return [(None, value)]
         case specs.Unkey():
             return [(None, (key, value))]
+        case DropTime():
+            return [(key, value)]
 
 
 def expected(chain: list[specs.RowSpec], rows: list[Any], *, keyed: bool) -> list[Any]:
@@ -158,6 +169,44 @@ def test_chain_of_keyed_rows_equals_its_operators_one_by_one(
     assert fused.function(pairs) == expected(chain, pairs, keyed=True), fused.source
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+@given(st.data(), NUMBERS)
+def test_timestamps_stay_with_the_rows_until_they_are_dropped(
+    keyed: bool,  # noqa: FBT001 - a parameter of the test
+    data: st.DataObject,
+    rows: list[int],
+) -> None:
+    """Functions see the value alone; what is made of a row has the time of the row."""
+    chain = data.draw(chains(keyed=keyed))
+    times = [2 * row for row in rows]
+    made = [expected(chain, _one(row, keyed=keyed), keyed=keyed) for row in rows]
+    has_key = keyed
+    for spec in chain:
+        has_key = isinstance(spec, specs.KeyBy) or (
+            has_key and not isinstance(spec, specs.DropKey | specs.Unkey)
+        )
+    timed = [
+        (row[0], (time, row[1])) if has_key else (time, row)
+        for time, some in zip(times, made, strict=True)
+        for row in some
+    ]
+    attributes = {"takes_pairs": keyed, "takes_times": True}
+    given_rows = [
+        (row % 3, (time, row)) if keyed else (time, row)
+        for time, row in zip(times, rows, strict=True)
+    ]
+    fused = fuse(nodes(chain, **attributes))
+    dropped = fuse(nodes([*chain, DropTime()], **attributes))
+
+    if chain:
+        assert fused.function(given_rows) == timed, fused.source
+    assert dropped.function(given_rows) == list(itertools.chain(*made)), dropped.source
+
+
+def _one(row: int, *, keyed: bool) -> list[Any]:
+    return [(row % 3, row)] if keyed else [row]
+
+
 @given(chains(keyed=False), NUMBERS)
 def test_only_keys_are_the_keys_of_the_rows(
     chain: list[specs.RowSpec], rows: list[int]
@@ -175,7 +224,8 @@ def test_only_keys_are_the_keys_of_the_rows(
 def test_functions_written_in_c_are_told_apart() -> None:
     """All of them work on the one line that pulls rows; the guilty one is found."""
     chain = nodes([specs.FlatMap(str.split), specs.Map(int), specs.KeyBy(chr)])
-    counted = CountedKeys((*chain, *nodes([specs.Combine(builtin("count"))])), 10)
+    run = (*chain, *nodes([specs.Combine(builtin("count"))]))
+    counted = CountedKeys(run, Config(combine_keys_max=10), ManualClock())
     for rows, guilty in (
         (["1 2", 3], chain[0]),
         (["1 2", "3 x"], chain[1]),

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import millstream as ms
 
@@ -104,7 +105,7 @@ def run(flow: ms.Flow, workers: int) -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(max_examples=12, deadline=None)
+@examples(0.12)
 @given(rows=ROWS, rounds=st.integers(0, 3), workers=WORKERS)
 def test_iterate_is_the_body_applied_again_and_again(
     name: str, rows: list[int], rounds: int, workers: int
@@ -122,7 +123,7 @@ def test_iterate_is_the_body_applied_again_and_again(
     assert sorted(found.result()) == sorted(expected)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(0.25)
 @given(rows=ROWS, bound=st.integers(0, 400), workers=WORKERS)
 def test_iterate_stops_by_what_it_reduced(
     rows: list[int], bound: int, workers: int
@@ -149,7 +150,7 @@ def test_iterate_stops_by_what_it_reduced(
     assert sorted(found.result()) == sorted(expected)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(0.25)
 @given(rows=ROWS, rounds=st.integers(0, 4), workers=WORKERS, shuffles=st.booleans())
 def test_cycle_shows_every_round_the_state_of_the_last(
     *, rows: list[int], rounds: int, workers: int, shuffles: bool
@@ -174,7 +175,7 @@ def test_cycle_shows_every_round_the_state_of_the_last(
     assert handle.result() == [state]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(0.25)
 @given(
     edges=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=20),
     workers=WORKERS,
@@ -236,7 +237,7 @@ def test_delta_iterate_finds_the_components_of_a_graph(
     assert dict(frames.result().rows()) == expected
 
 
-@settings(max_examples=25, deadline=None)
+@examples(0.25)
 @given(rows=st.lists(st.integers(0, 200), max_size=30), workers=WORKERS)
 def test_loop_lets_every_row_out_when_it_has_gone_round_often_enough(
     rows: list[int], workers: int

@@ -17,22 +17,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.protocol.ids import PeerId
-from millstream.protocol.job import (
+from millstream.protocol.job import JobCore, Phase
+from millstream.protocol.job_events import (
     CancelRequested,
     Command,
-    CommitFailed,
     CommitOutput,
     Committed,
     EndJob,
     EpochCompleted,
     Event,
+    GivenUp,
     Interrupt,
-    JobCore,
     LinkBroke,
     Outcome,
     OutcomeKind,
     PauseReached,
-    Phase,
     RequestPause,
     SendMessage,
     Settled,
@@ -95,7 +94,8 @@ class Model:
                 self.ends.append(outcome)
             case CommitOutput():
                 self.commits += 1
-                self.tell(Committed() if self.commit_works else CommitFailed("full"))
+                given_up = GivenUp("full", "OperationalError")
+                self.tell(Committed() if self.commit_works else given_up)
 
     def received(self, worker: PeerId, kind: type[object]) -> int:
         return sum(
@@ -218,8 +218,8 @@ class Shell:
         self.alive: set[PeerId] = set()
         self.generation_of: dict[PeerId, int] = {}
         self.snapshot = (0, 0)
-        self.interruptions = self.failures = self.losses = 0
-        self.is_settling = self.is_pause_wanted = False
+        self.interruptions = self.failures = self.losses = self.damages = 0
+        self.is_settling = self.is_damaged = self.is_pause_wanted = False
         self.ends: list[Outcome] = []
         while self.core.phase is not Phase.RUNNING:
             self.heal()
@@ -241,9 +241,10 @@ class Shell:
                 self.generation_of[worker] = message.generation
             case SendMessage(worker, Stop() | Release()):
                 self.alive.discard(worker)
-            case Interrupt():
+            case Interrupt(_, is_damaged):
                 self.interruptions += 1
                 assert not self.is_settling, "one at a time"
+                assert is_damaged == self.is_damaged
                 self.is_settling = True
             case RequestPause():
                 self.is_pause_wanted = True
@@ -291,6 +292,7 @@ class Shell:
             (1, self.lose, can_lose),
             (1, self.exit, can_lose or bool(self.starting)),
             (1, self.fail, bool(self.current)),
+            (1, self.find_damage, is_connecting and self.can_find_damage),
             (1, self.break_link, len(self.current) > 1),
             (1, self.complete_epoch, is_running),
             (2, self.pass_time, True),
@@ -307,8 +309,9 @@ class Shell:
         self.tell(WorkerReady(data.draw(st.sampled_from(self.current))))
 
     def settle(self, _data: st.DataObject | None = None) -> None:
-        self.is_settling = False
-        self.snapshot = (1, self.snapshot[1] + self.interruptions % 2)
+        change = -1 if self.is_damaged else self.interruptions % 2
+        self.is_settling = self.is_damaged = False
+        self.snapshot = (1, self.snapshot[1] + change)
         self.tell(Settled(self.snapshot))
 
     def pause(self, _data: st.DataObject | None = None) -> None:
@@ -343,6 +346,23 @@ class Shell:
             f"job.py:{self.failures}", "", "", b"",
         )  # fmt: skip
         self.tell(WorkerFailed(worker, report))
+
+    @property
+    def can_find_damage(self) -> bool:
+        """Whether there is a worker to find it, and an older snapshot to go back to."""
+        is_rare = self.damages < DAMAGES_MAX
+        return bool(self.current) and self.snapshot[1] > 1 and is_rare
+
+    def find_damage(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(self.current))
+        self.damages += 1
+        self.is_damaged = True
+        report = Failed(
+            worker, self.core.generation, "SnapshotDamagedError", "a file is missing",
+            "", "", "", "", b"",
+        )  # fmt: skip
+        self.tell(WorkerFailed(worker, report))
+        assert self.is_settling
 
     def break_link(self, data: st.DataObject) -> None:
         worker, peer = data.draw(st.permutations(self.current))[:2]
@@ -389,6 +409,7 @@ class Shell:
 
 
 LOSSES_MAX = 15
+DAMAGES_MAX = 2
 """More in a row end a job on purpose."""
 
 

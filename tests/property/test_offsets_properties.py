@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from millstream.config import Config, fixed
 from millstream.connectors.base import Split
@@ -209,7 +210,7 @@ def test_json_lines(content: bytes, drawn: Drawn, data: st.DataObject) -> None:
 VALUES = st.lists(st.none() | st.integers(0, 9), max_size=20)
 
 
-@settings(max_examples=50)
+@examples(0.5)
 @given(values=VALUES, group=st.integers(1, 9), drawn=DRAWN)
 def test_parquet(values: list[int | None], group: int, drawn: Drawn) -> None:
     """`read_parquet`: the offset counts the rows of the row group, above its number."""

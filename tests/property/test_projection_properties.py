@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import millstream as ms
 from millstream.plan.nodes import Read
@@ -143,7 +144,7 @@ def columns_read(flow: ms.Flow) -> int:
     return len(source.schema)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(0.6)
 @given(table=tables(), kind=st.sampled_from(list(WRITERS)), data=st.data())
 def test_leaving_columns_out_changes_no_answer(
     table: pl.DataFrame, kind: str, data: st.DataObject

@@ -23,6 +23,8 @@ from millstream.protocol.rounds import (
     Head,
     HeadPhase,
     HeadReady,
+    HeadUnread,
+    LoopUnread,
 )
 
 OUTER_ROUNDS = 2
@@ -48,7 +50,7 @@ class Stand:
             Head(self.does_return, self.is_nested) for _ in range(self.head_count)
         ]
         self.decider = Decider(self.head_count, self.rounds, 0, self._judge)
-        self.to_decider: deque[HeadReady] = deque()
+        self.to_decider: deque[HeadReady | HeadUnread] = deque()
         self.to_heads: list[deque[Any]] = [deque() for _ in self.heads]
         self.inputs_left = [OUTER_ROUNDS if self.is_nested else 1 for _ in self.heads]
         self.replays = [[] for _ in self.heads]
@@ -80,7 +82,7 @@ class Stand:
         head = self.heads[index]
         match name:
             case "hear":
-                self._broadcast(self.decider.hear(self.to_decider.popleft()))
+                self._heard(self.to_decider.popleft())
             case "end":
                 self.inputs_left[index] -= 1
                 if head.end_input():
@@ -96,6 +98,12 @@ class Stand:
                 self._told(index, self.to_heads[index].popleft())
             case "body":
                 self._finish_body()
+
+    def _heard(self, message: HeadReady | HeadUnread) -> None:
+        if isinstance(message, HeadUnread):
+            self._broadcast(self.decider.note_unread(message))
+        else:
+            self._broadcast(self.decider.hear(message))
 
     def announce(self) -> None:
         self.epoch += 1
@@ -116,6 +124,10 @@ class Stand:
         if isinstance(message, EpochPassedOn):
             cut = self.cuts.setdefault(message.barrier.epoch, {})
             cut[index] = (head.phase, head.decided)
+        elif isinstance(message, LoopUnread):
+            self.inputs_left[index] = 0
+            if head.end_input():
+                self._ready(index)
         else:
             assert isinstance(message, Decision)
             head.decide(message)
@@ -189,3 +201,35 @@ def test_repeating_what_is_known_changes_nothing(
     for index in range(stand.head_count):
         assert len(stand.replays[index]) == iterations * stand.rounds
         assert len(stand.results[index]) == iterations
+
+
+@given(
+    stand=stands().filter(lambda stand: not stand.is_nested),
+    may_end=st.sampled_from([True, False]),
+    data=st.data(),
+)
+def test_a_loop_that_nobody_reads_is_over_for_all_heads_alike(
+    stand: Stand,
+    may_end: bool,  # noqa: FBT001 - drawn by name
+    data: st.DataObject,
+) -> None:
+    """Also if input never ends; heads still cut between the same two rounds."""
+    unread = data.draw(st.permutations(range(stand.head_count)))
+
+    def moves() -> list[tuple[str, int]]:
+        return [move for move in stand.moves() if may_end or move[0] != "end"]
+
+    while unread or moves():
+        if stand.epoch < EPOCHS and data.draw(st.integers(0, 3)) == 1:
+            stand.announce()
+        if unread and (not moves() or data.draw(st.booleans())):
+            stand.to_decider.append(HeadUnread(unread.pop()))
+        else:
+            stand.move(*data.draw(st.sampled_from(moves())))
+
+    assert {head.phase for head in stand.heads} == {HeadPhase.OVER}
+    assert len({tuple(replays) for replays in stand.replays}) == 1
+    assert len(stand.replays[0]) <= stand.rounds
+    for cut in stand.cuts.values():
+        assert len({decided for _, decided in cut.values()}) == 1
+    event(f"{len(stand.replays[0])} of {stand.rounds} rounds")

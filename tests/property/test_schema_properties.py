@@ -15,8 +15,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import millstream as ms
 from millstream.connectors import frame_files
@@ -105,7 +106,7 @@ def files_of(lines: st.SearchStrategy[str]) -> st.SearchStrategy[list[list[str]]
     return st.lists(st.lists(lines, min_size=1, max_size=8), min_size=1, max_size=3)
 
 
-@settings(max_examples=15)
+@examples(0.15)
 @given(files=files_of(CSV_LINES), schema=st.none() | CSV_SCHEMAS)
 def test_csv(files: list[list[str]], schema: Schema) -> None:
     """Fields of another type, and rows of another width, are malformed everywhere."""
@@ -115,7 +116,7 @@ def test_csv(files: list[list[str]], schema: Schema) -> None:
         check("csv", written(folder, contents), schema)
 
 
-@settings(max_examples=15)
+@examples(0.15)
 @given(files=files_of(JSON_LINES), schema=st.none() | JSON_SCHEMAS)
 def test_json_lines(files: list[list[str]], schema: Schema) -> None:
     """Values of another type are malformed; keys that are not in the schema are not."""

@@ -3,9 +3,10 @@
 Method: a model plays the shell, and Hypothesis chooses what happens next of what can.
 Tasks cut when a barrier has reached them and end when they like; what they say arrives
 in order, at any time.  Manifests and commits succeed or fail, time passes, somebody asks
-for snapshots and pauses, and at any moment the generation may be over.  Whatever a task
-sealed is a transaction with a number of its own.  In the end everything heals, and the
-job must conclude.
+for snapshots and pauses, and at any moment the generation may be over.  An epoch that is
+being restored may turn out to be damaged; nothing was shown of it, so an older one takes
+its place.  Whatever a task sealed is a transaction with a number of its own.  In the end
+everything heals, and the job must conclude.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from millstream.protocol.barrier import Order
 from millstream.protocol.ids import Epoch
 from millstream.protocol.messages import Ended, Sealed
-from millstream.protocol.snapshots import (
+from millstream.protocol.snapshot_events import (
     Abandoned,
     Announce,
     Command,
@@ -28,15 +29,15 @@ from millstream.protocol.snapshots import (
     Committed,
     Concluded,
     Event,
+    FallBack,
+    FellBack,
     GiveUp,
     Inject,
     Interrupted,
     Paused,
     PauseRequested,
-    Phase,
     Resume,
     Settled,
-    SnapshotCore,
     SnapshotRequested,
     Started,
     Store,
@@ -47,6 +48,7 @@ from millstream.protocol.snapshots import (
     TaskSealed,
     TimePassed,
 )
+from millstream.protocol.snapshots import Phase, SnapshotCore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +110,7 @@ class Job:
         self.commit_failures = 0
         self.restart_at: int | None = BEGINNING
         self.is_interrupted = False
+        self.is_searching = False
         self.is_concluded = False
 
     # The shell
@@ -139,6 +142,8 @@ class Job:
                 assert epoch not in self.stored
                 assert reason
                 self.open = None
+            case FallBack():
+                self.is_searching = True
             case Settled(epoch):
                 self.settle(epoch)
             case Concluded(epoch):
@@ -181,7 +186,7 @@ class Job:
     def settle(self, epoch: int) -> None:
         assert self.storing is None, "nobody goes back before it is clear where to"
         assert self.committing is None
-        assert epoch == max(self.stored), "a complete epoch is never taken back"
+        assert epoch == max(self.stored), "only a damaged epoch is taken back"
         self.sealed = self.all_stored()
         self.restart_at = epoch
         self.is_interrupted = False
@@ -199,7 +204,7 @@ class Job:
     def choices(self) -> list[Happening]:
         """Return what can happen now, more often what should not be rare."""
         tasks = self.tasks.values()
-        is_awake = self.core.phase is not Phase.RESTING
+        is_awake = self.core.phase not in {Phase.RESTING, Phase.SEARCHING}
         chances: list[tuple[int, Happening, bool]] = [
             (1, self.end, any(t.may_run for t in tasks)),
             (1, self.want_snapshot, is_awake),
@@ -207,6 +212,8 @@ class Job:
             (1, self.hear_old_news, is_awake),
             (3, self.restart, self.restart_at is not None),
             (1, self.interrupt, not self.is_interrupted),
+            (1, self.find_damage, self.restart_at is not None),
+            (3, self.fall_back, self.is_searching),
             (4, self.cut, any(t.barriers and t.may_run for t in tasks)),
             (2, self.cut_all, any(t.barriers and t.may_run for t in tasks)),
             (4, self.deliver, any(t.outbox for t in tasks)),
@@ -243,6 +250,22 @@ class Job:
         self.open = None
         self.tasks, self.restart_at = {}, None
         self.tell(Interrupted())
+
+    def find_damage(self, _data: st.DataObject) -> None:
+        """Let the tasks that are being restored find that they cannot be."""
+        self.is_interrupted = True
+        self.restart_at = None
+        self.tell(Interrupted(is_damaged=True))
+        assert self.is_searching
+
+    def fall_back(self, data: st.DataObject | None = None) -> None:
+        """Find an epoch that is whole, sometimes the same one."""
+        newest = len(self.stored) - 1
+        place = newest if data is None else data.draw(st.integers(0, newest))
+        epoch = sorted(self.stored)[place]
+        self.stored = {e: self.stored[e] for e in self.stored if e <= epoch}
+        self.is_searching = False
+        self.tell(FellBack(epoch))
 
     # Tasks
 
@@ -353,6 +376,8 @@ class Job:
 
     def heal(self) -> None:
         """Let everything go well for a while."""
+        if self.is_searching:
+            self.fall_back()
         if self.restart_at is not None:
             self.restart()
         self.cut_all()

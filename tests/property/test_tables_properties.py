@@ -172,7 +172,7 @@ class RocksMachine(TableMachine):
 
 
 TestMemoryTable = TableMachine.TestCase
-TestMemoryTable.settings = settings(max_examples=100, stateful_step_count=30)
+TestMemoryTable.settings = settings(stateful_step_count=30)
 TestRocksTable = RocksMachine.TestCase
 TestRocksTable.settings = settings(max_examples=5, stateful_step_count=30)
 

@@ -17,6 +17,7 @@ from millstream.plan.frames import AggregateFrame
 from millstream.plan.nodes import Regroup
 from millstream.plan.rewrite import rewrite
 from millstream.state.kernels import loading
+from millstream.testing import ManualClock
 
 if TYPE_CHECKING:
     from millstream.operators.base import Operator
@@ -58,7 +59,9 @@ def chain(rows: ms.Frame, flow: ms.Flow) -> list[Operator]:
     rows.collect()
     skipped = (AggregateFrame, Regroup)
     nodes = [n for n in rewrite(flow.plan)[1:-1] if not isinstance(n.spec, skipped)]
-    context = TaskContext("job", 0, Config(), lambda _sink, _rows: None)
+    context = TaskContext(
+        "job", 0, Config(), lambda _sink, _rows: None, clock=ManualClock()
+    )
     return build_chain(nodes, context)
 
 

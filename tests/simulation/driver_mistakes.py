@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.simulation.mistakes import Patch
 
     from millstream.protocol.ids import Epoch
-    from millstream.protocol.snapshots import Store
+    from millstream.protocol.snapshot_events import Store
 
 # Epochs
 
@@ -154,8 +154,8 @@ def recovery_does_not_wait_for_the_manifest(patch: Patch) -> None:
 )
 def generation_stays_the_same(patch: Patch) -> None:
 
-    def interrupt(original: Any, self: JobCore, reason: str) -> Any:
-        commands = original(self, reason)
+    def interrupt(original: Any, self: JobCore, reason: str, **kind: bool) -> Any:
+        commands = original(self, reason, **kind)
         self.generation -= bool(commands)
         return commands
 
@@ -308,6 +308,23 @@ def visible_output_is_gone_back_behind(patch: Patch) -> None:
     often(patch, FaultKind.DAMAGE, is_driver=False)
     often(patch, FaultKind.CRASH, is_driver=True)
     patch.setattr(millstream.runtime.takeover, "_refuse_repetition", lambda *_: None)
+
+
+@canary(
+    flows.stateful,
+    "The job goes on from an older epoch, and its deltas from the damaged one.",
+    seed=60,
+)
+def deltas_build_on_a_damaged_epoch(patch: Patch) -> None:
+    often(patch, FaultKind.DAMAGE, is_driver=False)
+
+    def fell_back(original: Any, self: SnapshotCore, epoch: int) -> Any:
+        base = self._base_epoch
+        commands = original(self, epoch)
+        self._base_epoch = base
+        return commands
+
+    wrapped(patch, SnapshotCore, "_handle_fell_back", fell_back)
 
 
 @canary(

@@ -7,6 +7,7 @@ vanish nor double, and money that is nowhere but in accounts and on its way.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -16,6 +17,8 @@ import millstream as ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.simulation.flows import Rows
 
 
 COUNT = 24
@@ -193,4 +196,134 @@ def shortest() -> Case:
     return Case(flow, lambda rows: same(rows["shortest"], expected))
 
 
-LOOP_CASES = (ring, relay, bank, iterated, cycled, components, shortest)
+def best_depths(numbers: list[int]) -> dict[int, int]:
+    """Halve the numbers down to one; return the most steps to each number on the way."""
+    depths = dict.fromkeys(numbers, 0)
+    for number in sorted(numbers, reverse=True):
+        depth = 0
+        while number > 1:
+            number, depth = number // 2, depth + 1  # noqa: PLW2901 - on its way
+            depths[number] = max(depths.get(number, 0), depth)
+    return depths
+
+
+def solved() -> Case:
+    """Find the best of every key, and go on with some of them, in every round."""
+    flow = ms.Flow("solved")
+
+    def halve(better: Any) -> Any:
+        halves = better.unkey().filter(lambda pair: pair[0] > 1)
+        keyed = halves.key_by(lambda pair: pair[0] // 2)
+        return keyed.map(lambda pair: pair[1] + 1)
+
+    def outer(rows: Any) -> Any:
+        depths = rows.key_by(lambda i: i).map(lambda _: 0)
+        best = depths.delta_iterate(
+            lambda known, new: new if known is None or new > known else None, halve
+        )
+        odd = best.unkey().filter(lambda pair: pair[0] % 2)
+        return odd.map(lambda pair: 2 * pair[0] + pair[1])
+
+    numbers = flow.from_parallel(spread)
+    numbers.iterate(outer, max_rounds=3).for_each(print, name="solved")
+    rows = list(range(COUNT))
+    for _ in range(3):
+        rows = [2 * i + depth for i, depth in best_depths(rows).items() if i % 2]
+    return Case(flow, lambda found: same(found["solved"], rows))
+
+
+ENOUGH = 20
+
+
+def endless(rank: int, size: int) -> Iterator[int]:
+    """Deal all numbers out to the tasks of a source."""
+    return count(rank, size)
+
+
+def enough() -> Case:
+    """Need no more of a loop than its first rows, of input that never ends."""
+    flow = ms.Flow("enough")
+    tokens = flow.from_parallel(endless)
+
+    def lap(rows: Any) -> tuple[Any, Any]:
+        moved = rows.map(lambda i: i if isinstance(i, tuple) else (i, 0))
+        moved = moved.map(lambda token: (token[0], token[1] + 1)).shuffle()
+        return (
+            moved.filter(lambda token: token[1] < 3),
+            moved.filter(lambda token: token[1] >= 3),
+        )
+
+    tokens.loop(lap).limit(ENOUGH).for_each(print, name="enough")
+
+    def check(rows: Rows) -> None:
+        assert len({i for i, _ in rows["enough"]}) == len(rows["enough"]) == ENOUGH
+        assert {laps for _, laps in rows["enough"]} == {3}
+
+    return Case(flow, check)
+
+
+def ticking() -> Case:
+    """Need no more of tokens that go round for ever, and leave a trace in every lap."""
+    flow = ms.Flow("ticking", buffer=ms.fixed(1))
+    tokens = flow.from_parallel(lambda rank, size: range(rank, 3, size))
+
+    def lap(rows: Any) -> tuple[Any, Any]:
+        moved = rows.map(lambda i: i + 3).shuffle()
+        return moved, moved
+
+    tokens.loop(lap).limit(ENOUGH).for_each(print, name="ticks")
+
+    def check(rows: Rows) -> None:
+        assert len(set(rows["ticks"])) == len(rows["ticks"]) == ENOUGH
+
+    return Case(flow, check)
+
+
+class Savings(ms.StatefulFunction[int, tuple[int, int], Any]):
+    """Keeps what it gets until there is no more, and passes it on then."""
+
+    saved = ms.ListState[tuple[int, int]]()
+
+    def on_record(self, key: int, value: tuple[int, int]) -> Iterator[Any]:
+        del key
+        amount, laps = value
+        if laps:
+            self.saved.append(value)
+        else:
+            yield amount
+
+    def on_end(self, key: int) -> Iterator[Any]:
+        del key
+        yield from ((amount, laps - 1) for amount, laps in self.saved.get())
+
+
+def saved() -> Case:
+    """Send rows round that follow from the end of the input, again and again."""
+    flow = ms.Flow("saved")
+    amounts = flow.from_parallel(spread).map(lambda i: (i, i % 4))
+
+    def lap(rows: Any) -> tuple[Any, Any]:
+        keyed = rows.key_by(lambda row: sum(row) % ACCOUNTS)
+        made = keyed.process(Savings()).drop_key()
+        return (
+            made.filter(lambda row: isinstance(row, tuple)),
+            made.filter(lambda row: isinstance(row, int)),
+        )
+
+    amounts.loop(lap).for_each(print, name="saved")
+    return Case(flow, lambda rows: same(rows["saved"], list(range(COUNT))))
+
+
+LOOP_CASES = (
+    ring,
+    relay,
+    bank,
+    iterated,
+    cycled,
+    components,
+    shortest,
+    solved,
+    enough,
+    ticking,
+    saved,
+)

@@ -11,7 +11,7 @@ from tests.simulation.mistakes import canary, wrapped
 import millstream.operators.rounds
 import millstream.simulation.options
 from millstream.operators.frame_rounds import ImprovedFrame
-from millstream.operators.rounds import _Improved
+from millstream.operators.rounds import Look, _Improved
 from millstream.plan.iteration import RoundState
 from millstream.protocol.align import Aligner, DeliverBatch, Phase
 from millstream.protocol.rounds import Decider, EpochPassedOn
@@ -20,6 +20,7 @@ from millstream.runtime.head import HeadIntake
 from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.task import Task
 from millstream.state.kept_batches import KeptBatches
+from millstream.state.table import MemoryTable
 
 if TYPE_CHECKING:
     from tests.simulation.mistakes import Patch
@@ -98,11 +99,52 @@ def a_loop_is_sealed_at_its_cut(patch: Patch) -> None:
 @canary(flows.ring, "The loop ends although rows came round while it was looked at.")
 def a_look_that_found_rows_is_enough(patch: Patch) -> None:
 
-    def looks(before: int | None, parts: Any) -> tuple[int, bool]:
-        del parts
-        return (before or 0) + 1, True
+    def looks(before: Look | None, parts: Any) -> tuple[Look, bool]:
+        del before, parts
+        return Look(), True
 
     patch.setattr(millstream.operators.rounds, "_quiet_looks", looks)
+
+
+@canary(flows.saved, "Nobody is asked for last words while they could go round.")
+def last_words_come_when_the_loop_is_over(patch: Patch) -> None:
+
+    def looks(original: Any, before: Look | None, parts: Any) -> tuple[Look, bool]:
+        look, is_enough = original(before, parts)
+        return replace(look, asks_last_words=False), is_enough or look.asks_last_words
+
+    wrapped(patch, millstream.operators.rounds, "_quiet_looks", looks)
+
+
+@canary(flows.saved, "Snapshots still have the state of which last words were said.")
+def keys_that_said_their_last_words_come_back(patch: Patch) -> None:
+    patch.setattr(MemoryTable, "delete_all", MemoryTable.clear)
+
+
+@canary(flows.enough, "A head ends before a cut, another one behind it.")
+def unread_loops_are_over_at_once(patch: Patch) -> None:
+
+    def note(original: Any, self: Decider, unread: Any) -> list[Any]:
+        if not original(self, unread):
+            return []
+        return self._decided(is_over=True)
+
+    wrapped(patch, Decider, "note_unread", note)
+
+
+@canary(flows.ticking, "What was under way is not stored, as nobody reads it any more.")
+def unread_loops_log_nothing(patch: Patch) -> None:
+    patch.setattr(FreeHeadIntake, "_is_unsettled", property(lambda _: False))
+
+
+@canary(flows.enough, "Who writes to a task that has ended is not told.")
+def tasks_that_had_ended_close_nothing(patch: Patch) -> None:
+
+    def end(original: Any, self: Task) -> None:
+        original(self)
+        self._intake.close()
+
+    wrapped(patch, Task, "end_at_once", end)
 
 
 # Rounds
@@ -126,7 +168,9 @@ def the_decider_does_not_repeat_itself(patch: Patch) -> None:
 @canary(flows.iterated, "A decision that is repeated is carried out once more.")
 def heads_forget_what_they_carried_out(patch: Patch) -> None:
 
-    def put(original: Any, self: HeadIntake, values: list[tuple[bool, int]]) -> None:
+    def put(
+        original: Any, self: HeadIntake, values: list[tuple[bool, int, int]]
+    ) -> None:
         original(self, values)
         self._head.decided = 0
 
@@ -142,9 +186,9 @@ def heads_read_rows_of_the_next_round(patch: Patch) -> None:
 def operators_do_not_begin_anew(patch: Patch) -> None:
 
     def finished(original: Any, self: Task) -> None:
-        chain, self._chain = self._chain, []
+        chain, self._chain.operators = self._chain.operators, []
         original(self)
-        self._chain = chain
+        self._chain.operators = chain
 
     wrapped(patch, Task, "_finished", finished)
 
@@ -215,7 +259,8 @@ def every_epoch_stands_for_everything(patch: Patch) -> None:
 @canary(flows.components, "Keys that became better before the cut are not told on.")
 def the_work_set_is_not_restored(patch: Patch) -> None:
 
-    def resume(self: _Improved, number: int) -> None:
+    def resume(self: _Improved, number: int, begun: int) -> None:
+        del begun
         self._number = number
 
     patch.setattr(_Improved, "resume", resume)

@@ -11,7 +11,14 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from tests.simulation import loop_flows, recovery_flows
+from tests.simulation import (
+    frame_join_flows,
+    join_flows,
+    loop_flows,
+    recovery_flows,
+    timer_flows,
+    window_flows,
+)
 
 from millstream.testing import simulate
 
@@ -20,6 +27,14 @@ if TYPE_CHECKING:
 
     from tests.simulation.flows import Case
 
+FLOWS = (
+    recovery_flows,
+    loop_flows,
+    timer_flows,
+    join_flows,
+    window_flows,
+    frame_join_flows,
+)
 CHUNK_SEEDS = 25
 
 Pool = ProcessPoolExecutor
@@ -27,7 +42,7 @@ Pool = ProcessPoolExecutor
 
 def failures_of(name: str, seeds: Sequence[int]) -> list[str]:
     """Return what went wrong in these seeds of a flow, one text for each."""
-    make = getattr(recovery_flows, name, None) or getattr(loop_flows, name)
+    (make,) = [vars(flows)[name] for flows in FLOWS if name in vars(flows)]
     case = make()
     report = simulate(
         case.flow, seeds=seeds, snapshots=True, check=case.check, on_failure="report"

@@ -111,6 +111,22 @@ def stateful() -> Case:
     return Case(flow, lambda rows: same(rows["lists"], expected))
 
 
+def late_writing() -> Case:
+    """Written are only totals, at the end: until then an older epoch may be used."""
+    flow = ms.Flow("late-writing")
+    numbers = flow.from_parallel(spread)
+    counts = numbers.group_by(lambda i: i % KEYS).count()
+    counts.map(str).write_text("nowhere", name="totals")
+    numbers.collect(name="numbers")
+    totals = [str(pair) for pair in Counter(i % KEYS for i in NUMBERS).items()]
+
+    def check(rows: Rows) -> None:
+        same(rows["totals"], totals)
+        same(rows["numbers"], list(NUMBERS))
+
+    return Case(flow, check)
+
+
 def sorted_top() -> Case:
     """Sort beyond memory, with a limit behind that ends the flow early."""
     flow = ms.Flow("sorted-top")
@@ -193,6 +209,41 @@ def in_order() -> Case:
         size = max(source for source, _ in found["written"]) + 1
         expected = [(rank, i) for rank in range(size) for i in range(0, COUNT, size)]
         same(found["written"], expected)
+
+    return Case(flow, check)
+
+
+SMALL = range(6)
+SMALL_KEYS = 3
+
+
+def small() -> Case:
+    """Count by key and write every row, in as few rows as three epochs need."""
+    flow = ms.Flow("small")
+    numbers = flow.from_parallel(lambda rank, size: SMALL[rank::size])
+    numbers.group_by(lambda i: i % SMALL_KEYS).count().collect(name="counts")
+    numbers.shuffle().map(str).write_text("nowhere", name="texts")
+    expected = list(Counter(i % SMALL_KEYS for i in SMALL).items())
+
+    def check(rows: Rows) -> None:
+        same(rows["counts"], expected)
+        same(rows["texts"], [str(i) for i in SMALL])
+
+    return Case(flow, check)
+
+
+def small_late() -> Case:
+    """Collect every row, and write nothing before the end."""
+    flow = ms.Flow("small-late")
+    numbers = flow.from_parallel(lambda rank, size: SMALL[rank::size])
+    counts = numbers.group_by(lambda i: i % SMALL_KEYS).count()
+    counts.map(str).write_text("nowhere", name="texts")
+    numbers.collect(name="numbers")
+    expected = Counter(i % SMALL_KEYS for i in SMALL).items()
+
+    def check(rows: Rows) -> None:
+        same(rows["texts"], [str(pair) for pair in expected])
+        same(rows["numbers"], list(SMALL))
 
     return Case(flow, check)
 

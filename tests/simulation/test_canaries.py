@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.simulation.flows import Case
 
     from millstream.protocol.messages import Ended
-    from millstream.protocol.snapshots import Command
+    from millstream.protocol.snapshot_events import Command
     from millstream.runtime.results import ResultPart
 
 SEEDS_MAX = 120

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.simulation.loop_flows import bank, cycled, iterated, relay
+from tests.simulation.loop_flows import bank, cycled, iterated, relay, saved, ticking
 from tests.simulation.recovering import failures_of
 
 from millstream.plan.iteration import Port
@@ -52,6 +52,21 @@ BRANCHES: dict[str, tuple[type[Any], str, Callable[..., Any]]] = {
         Decider,
         "end_round",
         lambda decider, parts: decider.is_free and any(count for count, _ in parts),
+    ),
+    "last words go round": (
+        Decider,
+        "end_round",
+        lambda decider, parts: (
+            decider.is_free
+            and decider.value is not None
+            and decider.value.asks_last_words
+            and any(count for count, _ in parts)
+        ),
+    ),
+    "rows are under way at a cut in a loop that nobody reads any more": (
+        FreeHeadIntake,
+        "_let_come_round",
+        lambda intake: intake._is_unsettled,
     ),
     "a loop is over while a barrier goes round": (
         ChannelIntake,
@@ -113,7 +128,7 @@ def test_swarm_comes_to_every_rare_branch_of_loops(
 
     for branch, (owner, name, is_rare) in BRANCHES.items():
         watch(branch, owner, name, is_rare)
-    for make in (relay, bank, iterated, cycled):
+    for make in (relay, bank, iterated, cycled, ticking, saved):
         assert failures_of(make.__name__, range(5_000, 5_040)) == []
 
     assert [branch for branch in BRANCHES if not visits[branch]] == []

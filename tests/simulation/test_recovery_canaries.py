@@ -8,7 +8,15 @@ means that the seeds that pass prove little.
 from __future__ import annotations
 
 import pytest
-from tests.simulation import driver_mistakes, loop_mistakes, task_mistakes
+from tests.simulation import (
+    driver_mistakes,
+    frame_join_mistakes,
+    join_mistakes,
+    loop_mistakes,
+    task_mistakes,
+    timer_mistakes,
+    window_mistakes,
+)
 from tests.simulation.mistakes import MISTAKES
 
 from millstream.testing import SimulationFailedError, simulate
@@ -33,12 +41,16 @@ def test_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_are_enough_mistakes() -> None:
-    """At least fifty, of tasks, of drivers and of loops."""
+    """At least fifty, of tasks, drivers, loops, timers, joins and windows."""
     modules = {mistake.patch.__module__ for mistake in MISTAKES.values()}
 
     assert len(MISTAKES) >= 50
     assert modules == {
         task_mistakes.__name__,
         driver_mistakes.__name__,
+        frame_join_mistakes.__name__,
+        join_mistakes.__name__,
         loop_mistakes.__name__,
+        timer_mistakes.__name__,
+        window_mistakes.__name__,
     }

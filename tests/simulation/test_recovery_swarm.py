@@ -7,13 +7,18 @@ is full, stuck or damaged; writers finish after their process has died.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.simulation.frame_join_flows import FRAME_JOIN_CASES
+from tests.simulation.join_flows import JOIN_CASES
 from tests.simulation.loop_flows import LOOP_CASES
 from tests.simulation.mistakes import often
-from tests.simulation.recovering import Pool, failures_of, pool, swarm
+from tests.simulation.recovering import failures_of
 from tests.simulation.recovery_flows import CASES, counted, scanned, stateful
+from tests.simulation.timer_flows import TIMER_CASES
+from tests.simulation.window_flows import WINDOW_CASES
 
 from millstream.protocol.job import JobCore
 from millstream.protocol.job import Phase as JobPhase
@@ -29,19 +34,31 @@ from millstream.state.store import SnapshotStore
 from millstream.testing import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
 
     from tests.simulation.flows import Case
 
-SEEDS_PER_FLOW = 250
-SEEDS_PER_LOOP = 340
-FEW_SEEDS = 8
+MANY_SEEDS = 2_000
+"""Of all jobs together, and as many of all loops."""
+TIME_SEEDS = 600
+"""Of all flows with time together, which do more in every seed."""
+TIME_CASES = (*TIMER_CASES, *JOIN_CASES, *WINDOW_CASES, *FRAME_JOIN_CASES)
+CHUNK_SEEDS = 50
+FEW_SEEDS = 4
 
 
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Pool]:
-    with pool() as executor:
-        yield executor
+def chunks(cases: Sequence[Callable[[], Case]], total: int = MANY_SEEDS) -> list[Any]:
+    """Share the seeds between the flows, in pieces that processes can share."""
+    seeds = -(-total // len(cases))
+    return [
+        pytest.param(make, range(start, min(start + CHUNK_SEEDS, first + seeds)))
+        for make, first in zip(cases, count(FEW_SEEDS, 10_000), strict=False)
+        for start in range(first, first + seeds, CHUNK_SEEDS)
+    ]
+
+
+def name_of(value: Callable[[], Case] | range) -> str:
+    return f"from-{value.start}" if isinstance(value, range) else value.__name__
 
 
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
@@ -51,14 +68,10 @@ def test_job_survives_a_few_seeds(make: Callable[[], Case]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
-def test_job_survives_many_seeds(make: Callable[[], Case], processes: Pool) -> None:
+@pytest.mark.parametrize(("make", "seeds"), chunks(CASES), ids=name_of)
+def test_job_survives_many_seeds(make: Callable[[], Case], seeds: range) -> None:
     """All flows together run through two thousand seeds."""
-    assert SEEDS_PER_FLOW * len(CASES) >= 2_000
-    first = FEW_SEEDS + 10_000 * CASES.index(make)
-
-    assert swarm(processes, make, range(first, first + SEEDS_PER_FLOW)) == []
+    assert failures_of(make.__name__, seeds) == []
 
 
 @pytest.mark.parametrize("make", LOOP_CASES, ids=lambda make: make.__name__)
@@ -68,14 +81,41 @@ def test_loop_survives_a_few_seeds(make: Callable[[], Case]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("make", LOOP_CASES, ids=lambda make: make.__name__)
-def test_loop_survives_many_seeds(make: Callable[[], Case], processes: Pool) -> None:
+@pytest.mark.parametrize(("make", "seeds"), chunks(LOOP_CASES), ids=name_of)
+def test_loop_survives_many_seeds(make: Callable[[], Case], seeds: range) -> None:
     """All loops together run through two thousand seeds."""
-    assert SEEDS_PER_LOOP * len(LOOP_CASES) >= 2_000
-    first = FEW_SEEDS + 10_000 * LOOP_CASES.index(make)
+    assert failures_of(make.__name__, seeds) == []
 
-    assert swarm(processes, make, range(first, first + SEEDS_PER_LOOP)) == []
+
+@pytest.mark.parametrize("make", TIME_CASES, ids=lambda make: make.__name__)
+def test_time_survives_a_few_seeds(make: Callable[[], Case]) -> None:
+    """What follows from time alone does so once, whoever was lost meanwhile."""
+    assert failures_of(make.__name__, range(FEW_SEEDS)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "seeds"), chunks(TIME_CASES, TIME_SEEDS), ids=name_of)
+def test_time_survives_many_seeds(make: Callable[[], Case], seeds: range) -> None:
+    """All flows with time together run through six hundred seeds."""
+    assert failures_of(make.__name__, seeds) == []
+
+
+@pytest.mark.parametrize(
+    ("cases", "total"),
+    [(CASES, MANY_SEEDS), (LOOP_CASES, MANY_SEEDS), (TIME_CASES, TIME_SEEDS)],
+    ids=["jobs", "loops", "time"],
+)
+def test_many_seeds_are_many(cases: Sequence[Callable[[], Case]], total: int) -> None:
+    """No seed is run twice, and no flow goes without."""
+    runs = {
+        (make, seed)
+        for make, seeds in (chunk.values for chunk in chunks(cases, total))
+        for seed in seeds
+    }
+
+    assert len(runs) == sum(len(chunk.values[1]) for chunk in chunks(cases, total))
+    assert len(runs) >= total
+    assert {make for make, _ in runs} == set(cases)
 
 
 def test_same_seed_has_the_same_trace_with_snapshots() -> None:
@@ -191,9 +231,9 @@ def test_swarm_comes_to_every_rare_branch_of_recovery(
     def watch(branch: str, owner: type[Any], name: str, is_rare: Any) -> None:
         original = getattr(owner, name)
 
-        def visited(*arguments: Any) -> Any:
+        def visited(*arguments: Any, **options: Any) -> Any:
             visits[branch] += bool(is_rare(*arguments))
-            return original(*arguments)
+            return original(*arguments, **options)
 
         monkeypatch.setattr(owner, name, visited)
 

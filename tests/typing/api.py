@@ -75,6 +75,19 @@ def groups(words: ms.Stream[str]) -> None:
     assert_type(groups.mean(), ms.Stream[tuple[int, Any]])
 
 
+def in_windows(words: ms.Stream[str]) -> None:
+    threes = ms.windows.count(3)
+    whole = words.window(threes)
+    assert_type(whole, ms.WindowedStream[str, ms.Stream[Any]])
+    assert_type(whole.with_window().count(), ms.Stream[Any])
+    assert_type(whole.count().late(), ms.Stream[ms.LateRow])
+    assert_type(words.group_by(len).window(threes).sum(), ms.KeyedStream[int, Any])
+    keyed = words.key_by(len)
+    assert_type(keyed.window(threes).map_window(max), ms.KeyedStream[int, Any])
+    longest = keyed.sliding_count_reduce(lambda x, y: x + y, 3, 1)
+    assert_type(longest, ms.KeyedStream[int, str])
+
+
 def results(numbers: ms.Stream[int], flow: ms.Flow) -> None:
     assert_type(numbers.collect().result(), list[int])
     assert_type(numbers.collect(set).result(), set[int])

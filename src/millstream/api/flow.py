@@ -35,6 +35,7 @@ from millstream.plan.nodes import (
     Read,
 )
 from millstream.plan.stages import plan_stages
+from millstream.plan.timed import dropping_time, keeps_time, makes_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -649,7 +650,17 @@ class Flow:
         name: str | None = None,
         **attributes: Any,
     ) -> Node:
-        """Append an operator to the plan."""
+        """Append an operator to the plan.
+
+        Unless its attributes say what becomes of timestamps, they are kept if the
+        operator can keep them and all inputs have them, and dropped before it if not.
+        """
+        if "takes_times" not in attributes:
+            is_timed = all(self.plan.nodes[i].makes_times for i in inputs)
+            if inputs and is_timed and keeps_time(spec):
+                attributes |= {"takes_times": True, "makes_times": True}
+            else:
+                inputs = tuple(self.untimed(i) for i in inputs)
         node = Node(
             id=len(self.plan.nodes),
             name=name or self.plan.free_name(verb),
@@ -661,6 +672,20 @@ class Flow:
         )
         self.plan.add(node)
         return node
+
+    def untimed(self, source: int) -> int:
+        """Return an operator whose rows are those of `source`, without timestamps."""
+        above = self.plan.nodes[source]
+        if not above.makes_times:
+            return source
+        dropping = {
+            "takes_pairs": makes_pairs(above),
+            "takes_times": True,
+            "makes_frames": above.makes_frames,
+        }
+        name = self.plan.free_name(f"{above.name}.untimed")
+        spec = dropping_time(above)
+        return self.add("drop_time", spec, (source,), name=name, **dropping).id
 
     def rebuffered(self, node: Node, policy: BufferPolicy) -> Node:
         """Let the output of an operator be sent by another policy."""

@@ -20,6 +20,8 @@ from millstream.api.frame_io import FrameSinkVerbs
 from millstream.api.frame_iteration import FrameRoundVerbs
 from millstream.api.frame_joining import join_spec
 from millstream.api.frame_keys import group_keys
+from millstream.api.frame_stream_joins import FrameStreamJoinVerbs
+from millstream.api.frame_windows import FrameTimeVerbs, late_frame
 from millstream.api.handles import ResultHandle
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
@@ -36,17 +38,17 @@ if TYPE_CHECKING:
     from millstream.api.stream import Stream
     from millstream.plan.nodes import Node
 
-__all__ = ["Frame"]
+__all__ = ["Frame", "WindowFrame"]
 
 _ELSEWHERE = {
     "bottom_k": "use .sort(...).limit(...)",
     "count": "use .group_by(...).agg(pl.len())",
     "describe": "aggregate what you need with .group_by(...).agg(...)",
     "group_by_dynamic": (
-        "group by a truncated time, .group_by(pl.col(...).dt.truncate('1d').alias('day'))"
+        "use .event_time(...).group_by(...).window(windows.tumbling(...)).agg(...)"
     ),
     "interpolate": "use .to_rows().key_by(...).map_with_state(...)",
-    "join_asof": "key both by .to_rows().key_by(...) and use .process(...)",
+    "join_asof": "give both event time and use .asof_join(...)",
     "join_where": "use .join(...) on equal columns, and .filter(...) after it",
     "lazy": "it is lazy already",
     "max": "use .group_by(...).agg(pl.all().max())",
@@ -54,7 +56,9 @@ _ELSEWHERE = {
     "min": "use .group_by(...).agg(pl.all().min())",
     "pivot": "use .group_by(...).agg(...) with one filtered aggregate for each column",
     "reverse": "use .sort(..., descending=True)",
-    "rolling": "use .to_rows().key_by(...).map_with_state(...)",
+    "rolling": (
+        "use .event_time(...).group_by(...).window(windows.sliding(...)).agg(...)"
+    ),
     "sample": "use .filter(pl.col(...).hash() % 10 == 0) for one row of ten",
     "shift": "use .to_rows().key_by(...).map_with_state(...)",
     "slice": "use .limit(...) for the first rows",
@@ -67,7 +71,9 @@ _ELSEWHERE = {
 """Verbs of Polars that see all rows at once, or their order, and what to use."""
 
 
-class Frame(ColumnVerbs, FrameSinkVerbs, FrameRoundVerbs):
+class Frame(
+    ColumnVerbs, FrameSinkVerbs, FrameRoundVerbs, FrameTimeVerbs, FrameStreamJoinVerbs
+):
     """A dataset of rows with named, typed columns."""
 
     def __init__(self, flow: Flow, node: Node, schema: pl.Schema) -> None:
@@ -162,13 +168,15 @@ class Frame(ColumnVerbs, FrameSinkVerbs, FrameRoundVerbs):
     # Crossing over, meeting, ending
 
     def to_rows(self, *, name: str | None = None) -> Stream[dict[str, Any]]:
-        """Go on with rows, which are dicts.
+        """Go on with rows, which are dicts, and keep their event time.
 
         moves data: no · state: none · waits for the end: no
         """
         from millstream.api.stream import Stream  # noqa: PLC0415 - mutual
 
-        node = self._flow.add("to_rows", specs.ToRows(), (self._node.id,), name=name)
+        inputs, is_timed = (self._node.id,), self._is_timed
+        times = {"takes_times": is_timed, "makes_times": is_timed}
+        node = self._flow.add("to_rows", specs.ToRows(), inputs, name=name, **times)
         return Stream(self._flow, node)
 
     def union(self, *others: Frame, name: str | None = None) -> Frame:
@@ -348,6 +356,38 @@ class Frame(ColumnVerbs, FrameSinkVerbs, FrameRoundVerbs):
                 f"stream comes in batches cut anywhere; {_ELSEWHERE[verb]}"
             )
             raise UsageError(msg)
+
+
+class WindowFrame(Frame):
+    """A row per window, as `agg` of a frame that is cut into windows makes them."""
+
+    def __init__(
+        self, flow: Flow, node: Node, schema: pl.Schema, made: Node, given: pl.Schema
+    ) -> None:
+        super().__init__(flow, node, schema)
+        self._windowed = made
+        self._given = given
+
+    def late(self, *, name: str | None = None) -> Frame:
+        """Return the rows that came when all their windows were gone.
+
+        They have the columns of the frame that was cut into windows.  Where somebody
+        reads them, all rows move, not only parts of panes.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("late")
+        >>> timed = flow.from_frame(pl.DataFrame({"at": [25, 3]})).event_time("at")
+        >>> counts = timed.window(ms.windows.tumbling(10)).agg(n=pl.len())
+        >>> in_time, late = counts.collect(), counts.late().collect()
+        >>> _ = flow.run(on="local")
+        >>> in_time.result().rows(), late.result().rows()
+        ([(20, 30, 1)], [(3,)])
+        """
+        return late_frame(self._flow, self._windowed, self._given, name)
 
 
 def _names(columns: str | Sequence[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.api.building import checked_function, located, user_location
+from millstream.api.frame_windows import WindowedFrame
 from millstream.api.rowwise import checked_query
 from millstream.errors import UsageError
 from millstream.operators.frame_long_parts import (
@@ -30,6 +31,7 @@ from millstream.operators.frame_parts import (
     user_part,
 )
 from millstream.operators.frame_table import FrameAggregation
+from millstream.operators.frame_time_parts import part_in_time
 from millstream.plan import expressions
 from millstream.plan.expressions import Refused
 from millstream.plan.frames import AggregateFrame, Transform
@@ -46,12 +48,15 @@ if TYPE_CHECKING:
     from millstream.api.frame_keys import GroupKeys
     from millstream.plan.expressions import Part, Tree
     from millstream.plan.nodes import Node
+    from millstream.plan.time import Duration
+    from millstream.plan.windows import AnyWindow
 
 __all__ = [
     "FrameAggregate",
     "GroupedFrame",
     "approx_n_unique",
     "approx_quantile",
+    "built",
     "frame_aggregate",
 ]
 
@@ -111,14 +116,10 @@ class GroupedFrame:
         """
         from millstream.api.frame import Frame  # noqa: PLC0415 - mutual
 
-        with located("agg"):
-            builder = _Builder(self._schema, self._keys)
-            for expr in _arguments(exprs, named):
-                builder.add(expr)
-            schema = builder.schema()
+        aggregation, schema = built(self._schema, self._keys, exprs, named)
         node = self._flow.add(
             "agg",
-            AggregateFrame(builder.aggregation()),
+            AggregateFrame(aggregation),
             (self._node.id,),
             name=name,
             makes_frames=True,
@@ -134,10 +135,71 @@ class GroupedFrame:
             )
         return Frame(self._flow, node, schema)
 
+    def window(
+        self,
+        window: AnyWindow,
+        *,
+        allowed_lateness: Duration = 0,
+    ) -> WindowedFrame:
+        """Cut the rows of every key into windows; `agg` makes a row of each.
+
+        Windows are made with `millstream.windows`: by time, where the frame has
+        `event_time`, or by count, in the order in which rows come to the task of their
+        key; the order of rows from several tasks is not defined.  Rows that come when
+        their windows are over are in `WindowFrame.late`.
+
+        moves data: yes, or only parts of panes · state: panes · waits: for the window
+
+        Parameters
+        ----------
+        allowed_lateness
+            For so long a window that is over takes rows that come late; its row comes
+            again with every change.
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("window")
+        >>> sales = pl.DataFrame({"shop": ["a", "b", "a"], "at": [1, 3, 11]})
+        >>> timed = flow.from_frame(sales).event_time("at")
+        >>> windows = timed.group_by("shop").window(ms.windows.sliding(20, 10))
+        >>> counts = windows.agg(n=pl.len()).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(counts.result().rows())
+        [('a', -10, 10, 1), ('a', 0, 20, 2), ('a', 10, 30, 1), ('b', -10, 10, 1), ('b', 0, 20, 1)]
+        """
+        return WindowedFrame(
+            self._flow,
+            self._node,
+            self._schema,
+            self._keys,
+            window=window,
+            allowed_lateness=allowed_lateness,
+        )
+
     def __repr__(self) -> str:
         return (
             f"<GroupedFrame by {', '.join(self._keys.names)} at {self._node.location}>"
         )
+
+
+def built(
+    schema: pl.Schema,
+    keys: GroupKeys,
+    exprs: Iterable[Any],
+    named: Mapping[str, Any],
+    *,
+    in_time: bool = False,
+) -> tuple[FrameAggregation, pl.Schema]:
+    """Return how the arguments of `agg` are computed, and the columns of the result.
+
+    `in_time` says that the order of rows is that of their timestamps.
+    """
+    with located("agg"):
+        builder = _Builder(schema, keys, in_time=in_time)
+        for expr in _arguments(exprs, named):
+            builder.add(expr)
+        return builder.aggregation(), builder.schema()
 
 
 def approx_n_unique(column: str | pl.Expr) -> pl.Expr:
@@ -230,9 +292,12 @@ def _expression(value: Any) -> pl.Expr | FrameAggregate:
 class _Builder:
     """Takes expressions one by one and becomes a `FrameAggregation`."""
 
-    def __init__(self, schema: pl.Schema, keys: GroupKeys) -> None:
+    def __init__(
+        self, schema: pl.Schema, keys: GroupKeys, *, in_time: bool = False
+    ) -> None:
         self._schema = schema
         self._keys = keys
+        self._in_time = in_time
         prefix = "part"
         while any(name.startswith(prefix) for name in schema):
             prefix += "_"
@@ -322,7 +387,9 @@ class _Builder:
         if part.kind in _LONG:
             self._longs[name] = _LONG[part.kind](name, expression(part.input))
         else:
-            self._columns[name] = part_in_columns(part, name, source, result)
+            timed = part_in_time(part, name) if self._in_time else None
+            known = timed or part_in_columns(part, name, source, result)
+            self._columns[name] = known
         self._parts[name] = result
 
     def _checked_input(self, values: pl.Expr) -> DataType:

@@ -13,8 +13,10 @@ import polars as pl
 from millstream.api import text_steps
 from millstream.api.building import checked_function, located, user_location
 from millstream.api.rowwise import checked_query, checked_schema
+from millstream.api.timed_columns import beside_time, filled_columns, seen, seen_all
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
+from millstream.plan.frame_windows import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,7 +56,11 @@ class ColumnVerbs:
         """
         query = lambda f: f.select(*exprs, **named)  # noqa: E731 - a query
         step = text_steps.selected(exprs, named, self.schema)
-        return self._query("select", query, name, exprs, named.values(), step=step)
+        given = {**_seen_named(named), **{column: pl.col(column) for column in HIDDEN}}
+        timed = lambda f: f.select(*seen_all(exprs), **given)  # noqa: E731 - a query
+        return self._query(
+            "select", query, name, exprs, named.values(), step=step, timed=timed
+        )
 
     def with_columns(
         self, *exprs: IntoExpr, name: str | None = None, **named: IntoExpr
@@ -77,8 +83,10 @@ class ColumnVerbs:
         step = text_steps.selected(exprs, named, self.schema)
         if step is not None and list(self.schema) != [step.name]:
             step = None
+        given = _seen_named(named)
+        timed = lambda f: f.with_columns(*seen_all(exprs), **given)  # noqa: E731 - a query
         return self._query(
-            "with_columns", query, name, exprs, named.values(), step=step
+            "with_columns", query, name, exprs, named.values(), step=step, timed=timed
         )
 
     def filter(self, *predicates: Any, name: str | None = None) -> Frame:
@@ -98,7 +106,8 @@ class ColumnVerbs:
         """
         query = lambda f: f.filter(*predicates)  # noqa: E731 - a query
         step = text_steps.filtered(predicates)
-        return self._query("filter", query, name, predicates, step=step)
+        timed = lambda f: f.filter(*seen_all(predicates))  # noqa: E731 - a query
+        return self._query("filter", query, name, predicates, step=step, timed=timed)
 
     def drop(self, *columns: str, name: str | None = None) -> Frame:
         """Leave columns out.
@@ -149,7 +158,10 @@ class ColumnVerbs:
         >>> numbers.result()["x"].to_list()
         [1, 2]
         """
-        return self._query("cast", lambda f: f.cast(dtypes), name)
+        query = lambda f: f.cast(dtypes)  # noqa: E731 - a query
+        after = checked_schema("cast", query, self.schema)
+        timed = lambda f: f.cast(dict(after))  # noqa: E731 - a query
+        return self._query("cast", query, name, timed=timed)
 
     def fill_null(
         self, value: Any = None, *, strategy: str | None = None, name: str | None = None
@@ -176,7 +188,11 @@ class ColumnVerbs:
                 ".to_rows().key_by(...).map_with_state(...)"
             )
             raise UsageError(msg)
-        return self._query("fill_null", lambda f: f.fill_null(value), name, (value,))
+        query = lambda f: f.fill_null(value)  # noqa: E731 - a query
+        columns = filled_columns(value, self.schema) if self._is_timed else []
+        filled = pl.col(columns).fill_null(seen(value))
+        timed = lambda f: f.with_columns(filled)  # noqa: E731 - a query
+        return self._query("fill_null", query, name, (value,), timed=timed)
 
     def drop_nulls(
         self, subset: str | Sequence[str] | None = None, *, name: str | None = None
@@ -197,7 +213,9 @@ class ColumnVerbs:
         """
         step = text_steps.without_nulls(subset, self.schema)
         query = lambda f: f.drop_nulls(subset)  # noqa: E731 - a query
-        return self._query("drop_nulls", query, name, step=step)
+        within = list(self.schema) if subset is None else subset
+        timed = lambda f: f.drop_nulls(within)  # noqa: E731 - a query
+        return self._query("drop_nulls", query, name, step=step, timed=timed)
 
     def explode(self, *columns: str, name: str | None = None) -> Frame:
         """Turn every item of the list columns into a row.
@@ -249,7 +267,21 @@ class ColumnVerbs:
 
         # Rows come by column, so one by one they come in another order.
         schema = checked_schema("unpivot", query, self.schema)
-        return self._then("unpivot", specs.Transform(query), name, schema)
+        spec = specs.Transform(query)
+        if self._is_timed:
+            kept = [] if index is None else [index] if isinstance(index, str) else index
+            beside = [column for column in self.schema if column not in kept]
+
+            def timed(frame: pl.LazyFrame) -> pl.LazyFrame:
+                return frame.unpivot(
+                    beside if on is None else on,
+                    index=[*kept, *HIDDEN],
+                    variable_name=variable_name,
+                    value_name=value_name,
+                )
+
+            spec = specs.Transform(beside_time(timed, schema))
+        return self._then("unpivot", spec, name, schema)
 
     def map_batches(
         self,
@@ -337,11 +369,21 @@ class ColumnVerbs:
         name: str | None,
         *exprs: Iterable[Any],
         step: Any = None,
+        timed: Any = None,
     ) -> Frame:
-        """Append a row-wise query; `exprs` are the expressions it is made of."""
+        """Append a row-wise query; `exprs` are the expressions it is made of.
+
+        `timed` is the query where there are hidden columns, if that is another one.
+        """
         flat = [expr for part in exprs for expr in part]
         schema = checked_query(verb, query, self.schema, flat)
+        if self._is_timed:
+            query, step = beside_time(timed or query, schema), None
         return self._then(verb, specs.Transform(query, step), name, schema)
+
+    @property
+    def _is_timed(self) -> bool:
+        return self._node.makes_times
 
     def _then(
         self,
@@ -357,3 +399,7 @@ class ColumnVerbs:
             verb, spec, (self._node.id,), name=name, makes_frames=True, **attributes
         )
         return Frame(self._flow, node, schema)
+
+
+def _seen_named(named: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: seen(value) for name, value in named.items()}

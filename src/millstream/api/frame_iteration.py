@@ -218,7 +218,8 @@ class FrameRoundVerbs:
 
         `body` gets a frame of the input and of what comes round, and returns two: what
         goes round again, with the columns of the input, and what leaves.  There are no
-        rounds; a bounded loop ends when nothing is left in it.
+        rounds; a bounded loop ends when nothing is left in it, any loop when
+        nobody needs more of what leaves.
 
         moves data: what the body moves · state: what the body keeps · waits for the end: no
 

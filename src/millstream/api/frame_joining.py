@@ -1,4 +1,4 @@
-"""Check the arguments of `join`: keys, how, and what Polars makes of both schemas."""
+"""Check the arguments of joins: keys, how, and what Polars makes of both schemas."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import polars as pl
 
 from millstream.errors import UsageError
 from millstream.plan.frames import JoinFrames
+from millstream.state.kernels.columns import KeyColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from millstream.api.frame import Frame
+    from millstream.plan.joins import How
 
-__all__ = ["join_spec"]
+__all__ = ["join_spec", "stream_join_columns"]
 
 _HOW = ("inner", "left", "semi", "anti")
 _OTHER_HOW = {
@@ -42,17 +44,61 @@ def join_spec(
     _check_columns("left", left_on, left.schema)
     _check_columns("right", right_on, right_schema)
     spec = JoinFrames(left_on, right_on, how, right_schema, suffix, nulls_equal)
+    return spec, _joined_schema(spec, left.schema)
+
+
+def stream_join_columns(
+    left: pl.Schema,
+    right: Any,
+    keys: tuple[Any, Any, Any],
+    *,
+    how: How,
+    suffix: str,
+    nulls_equal: bool,
+) -> tuple[JoinFrames, pl.Schema]:
+    """Return the columns of a join of which both sides come by key, and its schema."""
+    from millstream.api.frame import Frame  # noqa: PLC0415 - mutual
+
+    if not isinstance(right, Frame):
+        advice = "; use .join(...)" if isinstance(right, pl.DataFrame) else ""
+        msg = f"it takes a frame of this flow, got {type(right).__name__}{advice}"
+        raise UsageError(msg)
+    left_on, right_on = _checked_keys(*keys)
+    for side, names, schema in (
+        ("left", left_on, left),
+        ("right", right_on, right.schema),
+    ):
+        _check_columns(side, names, schema)
+        if len(set(names)) < len(names):
+            msg = f"it names a column of the {side} side twice, got {list(names)}"
+            raise UsageError(msg)
+        for name in names:
+            KeyColumn.of(name, schema[name])
+    for one, other in zip(left_on, right_on, strict=True):
+        kinds = left[one], right.schema[other]
+        if kinds[0] != kinds[1]:
+            msg = (
+                f"column {one!r} of the left side is {kinds[0]} and column {other!r} of the "
+                f"right side is {kinds[1]}; cast one of them"
+            )
+            raise UsageError(msg)
+    # Pairs have the same columns however many rows come out alone.
+    own = how.value if not how.makes_pairs else "inner"
+    spec = JoinFrames(left_on, right_on, own, right.schema, suffix, nulls_equal)
+    return spec, _joined_schema(spec, left)
+
+
+def _joined_schema(spec: JoinFrames, left: pl.Schema) -> pl.Schema:
+    right = spec.right_schema
     try:
-        made = spec.query(
-            pl.LazyFrame(schema=left.schema), pl.LazyFrame(schema=right_schema)
-        ).collect()
+        made = spec.query(pl.LazyFrame(schema=left), pl.LazyFrame(schema=right))
+        return made.collect().schema  # type: ignore[no-any-return]  # an opaque query
     except pl.exceptions.PolarsError as error:
         msg = (
-            f"{str(error).splitlines()[0]}; the left columns are {dict(left.schema)}, the "
-            f"right ones {dict(right_schema)}"
+            f"{str(error).splitlines()[0]}; the left columns are {dict(left)}, the "
+            f"right ones {dict(right)}"
         )
         raise UsageError(msg) from None
-    return spec, made.schema
 
 
 def _schema(right: Any) -> pl.Schema:

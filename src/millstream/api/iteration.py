@@ -95,6 +95,7 @@ class Rounds:
         """Let what goes round again come back; return what leaves."""
         for made in (again, out):
             self._check_origin(made)
+        again = self.flow.untimed(again)
         self.flow.plan.close_loop(self.head, (again, self._decider().id))
         return self.flow.plan.nodes[out]
 
@@ -135,6 +136,7 @@ class Rounds:
         spec = self.head.spec
         assert isinstance(spec, LoopHead)
         does_return = spec.iteration.does_return
+        tail = self.flow.untimed(tail)
         decider = self._decider() if does_return else self._decider(tail)
         back = (tail, decider.id) if does_return else (decider.id,)
         self.flow.plan.close_loop(self.head, back)
@@ -335,7 +337,8 @@ class RoundVerbs(Generic[T_co]):
 
         `body` gets a stream of the input and of what comes round, and returns two: what
         goes round again, and what leaves.  There are no rounds; unbounded input is as
-        good as bounded.  A bounded loop ends when nothing is left in it.
+        good as bounded.  A bounded loop ends when nothing is left in it; any loop ends
+        when nobody needs more of what leaves.
 
         moves data: what the body moves · state: what the body keeps · waits for the end: no
 

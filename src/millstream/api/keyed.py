@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from millstream.api.building import checked_flow, checked_function, user_location
+from millstream.api.building import (
+    checked_flow,
+    checked_function,
+    located,
+    user_location,
+)
+from millstream.api.event_time import checked_timed
 from millstream.api.functions import MapWithState, StatefulFunction
 from millstream.api.iteration import KeyedRoundVerbs
+from millstream.api.joins import JoinVerbs
 from millstream.api.sinks import SinkVerbs
+from millstream.api.window_verbs import KeyedWindowVerbs, LateVerbs
 from millstream.errors import UsageError
 from millstream.plan import aggregate as aggregates
 from millstream.plan import nodes
@@ -36,6 +44,7 @@ _OTHER_VERBS = frozenset(
         "buffered",
         "cycle",
         "iterate",
+        "join_broadcast",
         "limit",
         "loop",
         "map_batches",
@@ -51,6 +60,7 @@ _OTHER_VERBS = frozenset(
 #: Verbs of a `KeyedStream` that a `GroupedStream` does not have.
 _KEYED_VERBS = frozenset(
     {
+        "asof_join",
         "collect",
         "drop_key",
         "filter",
@@ -60,12 +70,16 @@ _KEYED_VERBS = frozenset(
         "for_each",
         "group_by",
         "inspect",
+        "interval_join",
+        "join",
+        "join_table",
         "key_by",
         "map",
         "map_with_state",
         "parallel_for_each",
         "process",
         "unkey",
+        "window_join",
         "write",
         "write_jsonl",
         "write_text",
@@ -336,8 +350,8 @@ class _Aggregations(Generic[K, V_co]):
         return _stream(self._flow, node)
 
 
-class GroupedStream(_Aggregations[K, V_co]):
-    """Rows grouped by key; an aggregation must follow."""
+class GroupedStream(_Aggregations[K, V_co], KeyedWindowVerbs[K, V_co]):
+    """Rows grouped by key; an aggregation or a window must follow."""
 
     def __init__(self, flow: Flow, node: Node) -> None:
         self._flow = flow
@@ -362,7 +376,12 @@ class GroupedStream(_Aggregations[K, V_co]):
 
 
 class KeyedStream(
-    _Aggregations[K, V_co], SinkVerbs[tuple[K, V_co]], KeyedRoundVerbs[K, V_co]
+    _Aggregations[K, V_co],
+    SinkVerbs[tuple[K, V_co]],
+    KeyedRoundVerbs[K, V_co],
+    KeyedWindowVerbs[K, V_co],
+    JoinVerbs[K, V_co],
+    LateVerbs,
 ):
     """Values that belong to keys; all values of a key are in one task.
 
@@ -521,11 +540,22 @@ class KeyedStream(
         return GroupedStream(self._flow, added)
 
     def process(
-        self, function: StatefulFunction[K, V_co, U], *, name: str | None = None
+        self,
+        function: StatefulFunction[K, V_co, U],
+        *,
+        in_time_order: bool = False,
+        name: str | None = None,
     ) -> KeyedStream[K, U]:
         """Call a stateful function for every value; see `StatefulFunction`.
 
         moves data: no · state: what the function keeps per key · waits for the end: no
+
+        Parameters
+        ----------
+        in_time_order
+            Let values wait until no earlier one can come: the function gets the values
+            and the timers of event time of a key in the order of time, so that it says
+            the same in every run.  What is late is left out, and counted.
 
         Examples
         --------
@@ -555,7 +585,11 @@ class KeyedStream(
             )
             raise UsageError(msg)
         checked_function("process", function.on_record)
-        return self._values("process", nodes.Process(function), name)
+        if in_time_order:
+            with located("process"):
+                checked_timed(self._node)
+        spec = nodes.Process(function, in_time_order)
+        return self._values("process", spec, name)
 
     def map_with_state(
         self,

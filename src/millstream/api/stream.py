@@ -17,17 +17,20 @@ from millstream.api.building import (
     checked_function,
     user_location,
 )
+from millstream.api.event_time import TimeVerbs, by_value
 from millstream.api.handles import ResultHandle
 from millstream.api.iteration import RoundVerbs
+from millstream.api.joins import BroadcastJoinVerbs
 from millstream.api.keyed import GroupedStream, KeyedStream
 from millstream.api.sinks import SinkVerbs
+from millstream.api.window_verbs import LateVerbs, WindowVerbs
 from millstream.config import BufferPolicy
 from millstream.errors import UsageError
 from millstream.plan import aggregate as aggregates
 from millstream.plan import nodes
 from millstream.plan.aggregate import MISSING
 from millstream.plan.frames import ToFrame
-from millstream.plan.grouping import Broadcast, ByFunction, Fields, Shuffle
+from millstream.plan.grouping import Broadcast, Fields, Shuffle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,18 +50,30 @@ A = TypeVar("A")
 _KEYED_VERBS = frozenset(
     {
         "aggregate",
+        "asof_join",
         "delta_iterate",
         "drop_key",
+        "interval_join",
+        "join",
+        "join_table",
         "map_with_state",
         "process",
         "scan",
         "unkey",
+        "window_join",
     }
 )
-_WINDOW_VERBS = frozenset({"window", "sliding_count_reduce", "sliding_p_time_reduce"})
 
 
-class Stream(SinkVerbs[T_co], RoundVerbs[T_co], Generic[T_co]):
+class Stream(
+    SinkVerbs[T_co],
+    RoundVerbs[T_co],
+    TimeVerbs[T_co],
+    WindowVerbs[T_co],
+    LateVerbs,
+    BroadcastJoinVerbs[T_co],
+    Generic[T_co],
+):
     """A dataset of rows of any Python type."""
 
     def __init__(self, flow: Flow, node: Node) -> None:
@@ -223,9 +238,15 @@ class Stream(SinkVerbs[T_co], RoundVerbs[T_co], Generic[T_co]):
 
         from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
 
-        known = pl.Schema(schema)
+        known, is_timed = pl.Schema(schema), self._node.makes_times
         node = self._flow.add(
-            "to_frame", ToFrame(known), (self._node.id,), name=name, makes_frames=True
+            "to_frame",
+            ToFrame(known),
+            (self._node.id,),
+            name=name,
+            makes_frames=True,
+            takes_times=is_timed,
+            makes_times=is_timed,
         )
         return Frame(self._flow, node, known)
 
@@ -380,7 +401,8 @@ class Stream(SinkVerbs[T_co], RoundVerbs[T_co], Generic[T_co]):
         [0, 1, 2, 3]
         """
         checked_function("repartition_by", function)
-        return self._regrouped("repartition_by", name, regroups=ByFunction(function))
+        grouping = by_value(function, self._node)
+        return self._regrouped("repartition_by", name, regroups=grouping)
 
     def max_parallelism(self, tasks: int, *, name: str | None = None) -> Stream[T_co]:
         """Run what follows in at most `tasks` tasks, up to the next regrouping.
@@ -745,7 +767,7 @@ class Stream(SinkVerbs[T_co], RoundVerbs[T_co], Generic[T_co]):
 
         def __getattr__(self, verb: str) -> Any:
             """Explain why a verb of keyed streams is not here."""
-            if verb not in _KEYED_VERBS | _WINDOW_VERBS:
+            if verb not in _KEYED_VERBS:
                 msg = f"a Stream has no verb {verb!r}"
                 raise AttributeError(msg)
             msg = (

@@ -157,7 +157,8 @@ class LineFrames(Source[pl.DataFrame]):
     def splits(self, task_count: int) -> list[Split]:
         """Cut the files into ranges of about equal size; an empty file has none."""
         sizes = {path: file_size(path) for path in self._files}
-        wanted = sum(sizes.values()) // (_SPLITS_PER_TASK * task_count)
+        # Rounded up: one split more would give the first task more than the others.
+        wanted = -(-sum(sizes.values()) // (_SPLITS_PER_TASK * task_count))
         split_bytes = min(max(wanted, _SPLIT_BYTES_MIN), _SPLIT_BYTES_MAX)
         return [
             Split(f"{shown(path)}[{start}:{end}]", ByteRange(path, start, end, size))

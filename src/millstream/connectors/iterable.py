@@ -3,13 +3,14 @@
 The offset is the number of rows already returned.  A reader that begins later skips
 that many, so an iterable must give the same rows in the same order each time.
 
-Nothing here knows what the rows are or whether they ever end.
+Nothing here knows what the rows are; that they end is known of what has a length.
 """
 
 from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -61,6 +62,7 @@ class IterableSource(Source[T]):
             raise UsageError(msg)
         self._items = items
         self._is_function = iterator is None
+        self.is_bounded = isinstance(items, Sized)
 
     def splits(self, task_count: int) -> list[Split]:  # noqa: ARG002
         """Return the one split."""

@@ -7,6 +7,7 @@ import pickle
 import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import LaunchError, SnapshotError, UsageError
@@ -14,7 +15,9 @@ from millstream.launch import local
 from millstream.launch.keeping import check_fit, open_keeping, plan_hash
 from millstream.plan.nodes import Read, Write
 from millstream.plan.stages import plan_stages
-from millstream.protocol.job import OutcomeKind, Phase
+from millstream.protocol.job import Phase
+from millstream.protocol.job_events import OutcomeKind
+from millstream.protocol.watermark import BEGINNING
 from millstream.runtime.deployment import Deployment
 from millstream.runtime.snapshots import Backing, Savepoint
 from millstream.state.files import files_at
@@ -30,12 +33,13 @@ if TYPE_CHECKING:
     from millstream.launch.run import Run
     from millstream.plan.nodes import LogicalPlan
     from millstream.plan.stages import StagePlan
+    from millstream.protocol.messages import TimeProgress
     from millstream.runtime.coordinator import Recovery
     from millstream.runtime.taken import Snapshot
     from millstream.state.manifest import Manifest, Transaction
     from millstream.state.store import SnapshotStore
 
-__all__ = ["Job", "StageMetrics", "deploy"]
+__all__ = ["Job", "RoundMetrics", "StageMetrics", "TimeMetrics", "deploy"]
 
 _SAVEPOINT_LOOK_S = 0.05
 _STATUS = {
@@ -74,10 +78,30 @@ class RoundMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeMetrics:
+    """How event time stands in one stage.
+
+    Attributes
+    ----------
+    watermark
+        Nothing of this time or earlier is expected by any task; None before the first.
+    late_rows
+        How many rows came too late for their window, or for their partners.
+    ahead_rows
+        How many timestamps were too far ahead of the clock to move time.
+    """
+
+    watermark: int | None
+    late_rows: int
+    ahead_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class StageMetrics:
     """What the tasks of one stage have done so far, added up over workers.
 
-    `rounds` is there for stages that decide over an iteration.
+    `rounds` is there for stages that decide over an iteration, `time` for those with
+    event time.
     """
 
     stage: int
@@ -89,6 +113,7 @@ class StageMetrics:
     busy_s: float
     blocked_s: float
     rounds: RoundMetrics | None = None
+    time: TimeMetrics | None = None
 
 
 class Job:
@@ -134,6 +159,7 @@ class Job:
                 keeping.claim,
                 keeping.manifest,
                 keeping.results(),
+                is_writing,
             )
             run = launcher.start(deployment, backing, options)
             undo.pop_all()
@@ -254,6 +280,9 @@ class Job:
             stage: RoundMetrics(number, done, history)
             for stage, number, done, history in [*self._run.coordinator.rounds.values()]
         }
+        told = dict(self._run.coordinator.times)
+        members = self._run.coordinator.members
+        times = _time_metrics([told[w] for w in members if w in told])
         totals = {stage.id: [0, 0, 0, 0] for stage in self._stages.stages}
         for stages in list(self._run.coordinator.progress.values()):
             for stage_id, *values in stages:
@@ -270,6 +299,7 @@ class Job:
                 busy_s=busy_ns / 1e9,
                 blocked_s=blocked_ns / 1e9,
                 rounds=rounds.get(stage.id),
+                time=times.get(stage.id),
             )
             for stage, (rows_in, rows_out, busy_ns, blocked_ns) in zip(
                 self._stages.stages, totals.values(), strict=True
@@ -420,6 +450,23 @@ def deploy(
         state_directory=keeping.directory,
         state_key=keeping.key,
     )
+
+
+def _time_metrics(
+    told: list[tuple[TimeProgress, ...]],
+) -> dict[int, TimeMetrics]:
+    """Add up what the workers say about the event time of every stage."""
+    by_stage: dict[int, list[TimeProgress]] = {}
+    for entry in chain.from_iterable(told):
+        by_stage.setdefault(entry[0], []).append(entry)
+    return {
+        stage: TimeMetrics(
+            None if (least := min(e[3] for e in entries)) == BEGINNING else least,
+            sum(e[1] for e in entries),
+            sum(e[2] for e in entries),
+        )
+        for stage, entries in by_stage.items()
+    }
 
 
 def _launcher(options: LaunchOptions) -> Any:

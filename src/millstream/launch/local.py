@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from millstream.launch.keeping import worker_store
@@ -20,7 +21,8 @@ from millstream.runtime.inprocess import Hub
 from millstream.runtime.worker import Worker
 
 if TYPE_CHECKING:
-    from millstream.launch.options import LaunchOptions
+    from millstream.launch.options import LaunchOptions, ManualTime
+    from millstream.ports import Background
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.snapshots import Backing
 
@@ -28,6 +30,9 @@ __all__ = ["LocalRun", "start", "worker_count"]
 
 _NO_LEASE_MS = 10**9
 """In one thread a silent worker is a busy one, perhaps at a breakpoint: none is lost."""
+
+_LEAP_MS = 60_000
+"""Most that a clock set by hand goes on at once; it need not stop at every heartbeat."""
 
 _IDLE_S = 0.0005
 """Longest pause when nobody has anything to do; a cancellation ends it."""
@@ -38,22 +43,33 @@ def worker_count(options: LaunchOptions) -> int:
     return options.workers or 1
 
 
-def start(
-    deployment: Deployment,
-    backing: Backing,
-    options: LaunchOptions,  # noqa: ARG001 - as the other launchers
-) -> LocalRun:
+def start(deployment: Deployment, backing: Backing, options: LaunchOptions) -> LocalRun:
     """Begin a job."""
-    return LocalRun(deployment, backing)
+    return LocalRun(deployment, backing, options.clock)
 
 
 class LocalRun:
-    """All workers of a job, stepped one after the other."""
+    """All workers of a job, stepped one after the other.
 
-    def __init__(self, deployment: Deployment, backing: Backing) -> None:
-        self._clock = SystemClock()
+    Parameters
+    ----------
+    manual
+        A clock that is set by hand.  Then nobody waits: when nobody has anything to do,
+        it is set to the time at which somebody has.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        backing: Backing,
+        manual: ManualTime | None = None,
+    ) -> None:
+        self._manual = manual
+        self._clock = manual or SystemClock()
         self._hub = Hub()
         config = replace(deployment.config, lease_ms=_NO_LEASE_MS)
+        if manual is not None:
+            config = replace(config, heartbeat_ms=_LEAP_MS)
         self._deployment = replace(deployment, config=config)
         ids = [PeerId(1 + index) for index in range(deployment.worker_count)]
         self.coordinator = Coordinator(
@@ -61,7 +77,7 @@ class LocalRun:
             self._deployment,
             self._hub.join(COORDINATOR),
             self._clock,
-            background=Threaded("millstream-driver-files"),
+            background=self._background("millstream-driver-files"),
             backing=backing,
         )
         self._workers = [self._worker(own) for own in ids]
@@ -76,9 +92,15 @@ class LocalRun:
             self._clock,
             ("", 0),
             pid=os.getpid(),
-            background=Inline() if store is None else Threaded(f"millstream-{own}"),
+            background=(
+                Inline() if store is None else self._background(f"millstream-{own}")
+            ),
             store=store,
         )
+
+    def _background(self, name: str) -> Background:
+        """Return who writes files; other threads know nothing of a clock set by hand."""
+        return Threaded(name) if self._manual is None else Inline()
 
     def step(self) -> None:
         """Give everybody a turn."""
@@ -92,8 +114,13 @@ class LocalRun:
                 with at_work(worker):
                     is_working |= worker.step()
         if not is_working and not self.coordinator.is_over:
-            wait_s = min((w.wait_s() for w in self._workers), default=0.0)
+            self._wait(min((w.wait_s() for w in self._workers), default=0.0))
+
+    def _wait(self, wait_s: float) -> None:
+        if self._manual is None:
             self._pause.wait(min(wait_s, _IDLE_S))
+        else:
+            self._manual.advance(timedelta(seconds=max(wait_s, _IDLE_S)))
 
     def close(self) -> None:
         """Close every worker and the coordinator."""

@@ -10,15 +10,18 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from millstream.errors import UsageError
+from millstream.ports import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import timedelta
 
 __all__ = [
     "LaunchOptions",
+    "ManualTime",
     "default_options",
     "intercept",
     "intercepted",
@@ -28,6 +31,14 @@ __all__ = [
 ]
 
 _LAUNCHERS = ("spark", "local", "processes")
+
+
+class ManualTime(Clock, Protocol):
+    """Time that passes only when somebody says so."""
+
+    def advance(self, duration: timedelta) -> None:
+        """Let time pass."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,8 @@ class LaunchOptions:
     state_backend: Literal["memory", "rocksdb"] | None = None
     drop_state: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
+    #: A clock that is set by hand, for tests; only on ``local``.
+    clock: ManualTime | None = None
     #: Task slots that must stay free beside the workers; from the plan, not the user.
     spare_slots: int = 0
 
@@ -74,10 +87,14 @@ def merged_options(said: LaunchOptions) -> LaunchOptions:
         state_backend=said.state_backend or default.state_backend,
         drop_state=said.drop_state or default.drop_state,
         settings={**said.settings, **default.settings},
+        clock=said.clock or default.clock,
     )
     on = merged.on or "spark"
     if on not in _LAUNCHERS:
         msg = f"a flow runs on one of {', '.join(_LAUNCHERS)}, got {on!r}"
+        raise UsageError(msg)
+    if merged.clock is not None and on != "local":
+        msg = f"time is set by hand only where a flow runs on 'local', not on {on!r}"
         raise UsageError(msg)
     workers: object = merged.workers
     if workers is not None and (not isinstance(workers, int) or workers < 1):

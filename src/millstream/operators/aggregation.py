@@ -29,8 +29,10 @@ from millstream.state.task_state import TaskState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from millstream.config import Config
     from millstream.plan.aggregate import Aggregate
     from millstream.plan.nodes import Node
+    from millstream.ports import Clock
     from millstream.state.table import Table
 
 __all__ = [
@@ -41,6 +43,12 @@ __all__ = [
     "Scanned",
     "accumulate",
 ]
+
+_HELD_TIMEOUTS = 4
+"""For so many timeouts of a buffer rows may be held: the longer, the fewer remain."""
+
+_TIMEOUT_NS = 250_000_000
+"""What stands for the timeout of buffers that have none."""
 
 _UNCHANGING = frozenset({bool, bytes, float, frozenset, int, str, tuple, type(None)})
 
@@ -83,17 +91,26 @@ class Combined(Operator):
 
     is_guarded = True
 
-    def __init__(self, nodes: tuple[Node, ...], keys_max: int) -> None:
+    def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
         super().__init__(nodes)
         spec = nodes[-1].spec
         assert isinstance(spec, Combine)
         self._aggregate = spec.aggregate
-        self._keys_max = keys_max
+        self._keys_max = config.combine_keys_max
         self._parts: dict[Any, Any] = {}
+        self._clock = clock
+        held_ns = _HELD_TIMEOUTS * (config.buffer.timeout_ns or _TIMEOUT_NS)
+        #: For how long rows may be held; None where nobody waits for them.
+        self._held_ms = held_ns // 1_000_000 if spec.is_prompt else None
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         self._take(rows)
+        if self._held_ms is not None and self.tick_at_ms is None:
+            self.tick_at_ms = self._clock.wall_ms() + self._held_ms
         return self.flush() if len(self._parts) >= self._keys_max else []
+
+    def tick(self, now_ms: int) -> Iterable[Rows]:  # noqa: ARG002 - it is time
+        return (self.flush(),)
 
     def keep(self, rows: Rows) -> Callable[[], None]:
         return kept_entries(self._parts, rows)
@@ -101,6 +118,7 @@ class Combined(Operator):
     def flush(self) -> Rows:
         rows = list(self._parts.items())
         self._parts.clear()
+        self.tick_at_ms = None
         return rows
 
     def finish(self) -> Iterable[Rows]:
@@ -116,8 +134,8 @@ class Combined(Operator):
 class CountedKeys(Combined):
     """A combiner of counts that is fused with the row operators before it."""
 
-    def __init__(self, nodes: tuple[Node, ...], keys_max: int) -> None:
-        super().__init__(nodes, keys_max)
+    def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
+        super().__init__(nodes, config, clock)
         counts: Counter[Any] = Counter()
         self.fused = fuse(nodes[:-1], take_keys=counts.update)
         self._count = self.fused.function

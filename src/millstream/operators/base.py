@@ -46,10 +46,16 @@ class Operator:
     rounds: RoundsSoFar | None = None
     #: What it remembers, under the name of its last node; None if that is nothing.
     state: State | None = None
+    #: Wall time at which it wants to be called, in milliseconds since 1970.
+    tick_at_ms: int | None = None
+    #: How many rows came too late.
+    late_count = 0
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         #: The nodes of the plan that this operator carries out.
         self.nodes = nodes
+        #: Rows that came too late, until its task takes them.
+        self.late: Rows = []
 
     def process(self, rows: Rows, port: int) -> Rows:
         """Take a batch of input `port` and return what follows from it."""
@@ -69,6 +75,17 @@ class Operator:
         """Return the rows held back only to save work; called before every cut."""
         return []
 
+    def advance(self, time: int) -> Iterable[Rows]:  # noqa: ARG002 - for those with time
+        """Yield the rows that follow from event time having come to `time`.
+
+        Nothing with a timestamp of `time` or less follows, except what is late.
+        """
+        return ()
+
+    def tick(self, now_ms: int) -> Iterable[Rows]:  # noqa: ARG002 - for those with time
+        """Yield the rows that follow from the wall clock; called at `tick_at_ms`."""
+        return ()
+
     def seal(self, epoch: Epoch) -> Any:  # noqa: ARG002 - for operators that write
         """Make what was written since the last time ready for a commit; name it."""
         return None
@@ -76,6 +93,12 @@ class Operator:
     def finish(self) -> Iterable[Rows]:
         """Yield the rows that follow from the end of the input."""
         return ()
+
+    def go_on(self) -> None:
+        """Forget what `finish` was about: in a free loop rows may come round after it.
+
+        It will be called again, and must not say anything twice.
+        """
 
     def restart(self, ended: frozenset[int]) -> None:
         """Forget the rows of a round, after `finish`: another one begins.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +14,30 @@ from millstream.operators.aggregation import (
     Scanned,
 )
 from millstream.operators.deciding import Decided
-from millstream.operators.keyed import DistinctKeys, Processed
+from millstream.operators.event_time import TimeAssigned, TimeOrdered
+from millstream.operators.joins_build import join_operator
+from millstream.operators.keyed import DistinctKeys
 from millstream.operators.letters import CountedLetters
 from millstream.operators.ordering import Limited, Sorted, SortKeys, Zipped
 from millstream.operators.output import CalledForEach, Emitter, Written
+from millstream.operators.processing import Processed
 from millstream.operators.rowwise import FusedRows, MapWholeBatches
 from millstream.operators.user_state import has_user_state, own_function
+from millstream.operators.windows import window_operator
+from millstream.operators.windows_combine import CombinedPanes
 from millstream.plan import nodes as specs
 from millstream.plan.frames import CombineFrame, FrameSpec, Transform
 from millstream.plan.iteration import BodyInput, Decide, LoopHead, LoopResult
+from millstream.plan.joins import (
+    Join,
+    JoinAsof,
+    JoinInterval,
+    JoinTable,
+    JoinWindow,
+)
 from millstream.plan.text_steps import text_splits
+from millstream.plan.time import AssignTime, DropTime, InTimeOrder, LateRows
+from millstream.plan.windows import CombineWindows, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +46,7 @@ if TYPE_CHECKING:
     from millstream.config import Config
     from millstream.operators.base import Operator, Rows
     from millstream.plan.nodes import Node
+    from millstream.ports import Clock
     from millstream.state.settings import StateSettings
     from millstream.state.table import Table
 
@@ -47,12 +62,14 @@ _ROW_SPECS = (
     specs.KeyBy,
     specs.DropKey,
     specs.Unkey,
+    DropTime,
 )
 _TRANSPARENT = (
     specs.Read,
     specs.DeadLetters,
     specs.Regroup,
     specs.Merge,
+    LateRows,
     LoopHead,
     BodyInput,
     LoopResult,
@@ -71,6 +88,8 @@ class TaskContext:
         How state by key is kept; None if no snapshots are taken of it.
     has_letters
         Whether records that make a function raise become dead letters.
+    clock
+        What time it is.
     """
 
     job: str
@@ -80,6 +99,7 @@ class TaskContext:
     state: StateSettings | None = None
     has_letters: bool = False
     worker_count: int = 1
+    clock: Clock = field(kw_only=True)
 
     def make_table(self) -> Table | None:
         """Return an empty table for state by key, or None if a dict will do."""
@@ -180,18 +200,14 @@ def _bare_operator(  # noqa: PLR0911 - one per kind
         return _frame_operator(run, context)
     if isinstance(spec, specs.Combine):
         combiner = CountedKeys if len(run) > 1 else Combined
-        return combiner(run, context.config.combine_keys_max)
-    if isinstance(spec, Decide):
-        return Decided(run, context.worker_count)
-    if isinstance(spec, specs.SortBy):
-        return Sorted(run, context.config.sort_memory_rows)
-    if isinstance(spec, specs.Zip):
-        return Zipped(run, context.config.zip_ahead_rows_max)
+        return combiner(run, context.config, context.clock)
     if isinstance(spec, specs.Write):
         return Written(run, spec.sink.open(context.job, context.task_index))
     if isinstance(spec, specs.Collect | specs.Result):
         sink = run[-1].id
         return Emitter(run, lambda rows: context.emit(sink, rows))
+    if type(spec) in _IN_CONTEXT:
+        return _IN_CONTEXT[type(spec)](run, context)
     if type(spec) in _KEYED:
         return _KEYED[type(spec)](run, context.make_table())
     return _PLAIN[type(spec)](run)
@@ -216,13 +232,33 @@ _PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
     specs.Limit: Limited,
     specs.ForEach: CalledForEach,
     specs.LetterBudget: CountedLetters,
+    CombineWindows: CombinedPanes,
 }
 """Operators that need nothing but their nodes."""
 
 _KEYED: dict[type[Any], Callable[[tuple[Node, ...], Table | None], Operator]] = {
     specs.AggregateByKey: Aggregated,
     specs.Scan: Scanned,
-    specs.Process: Processed,
     specs.Unique: DistinctKeys,
+    InTimeOrder: TimeOrdered,
 }
 """Operators that remember something for every key."""
+
+_IN_CONTEXT: dict[type[Any], Callable[[tuple[Node, ...], TaskContext], Operator]] = {
+    AssignTime: lambda run, context: TimeAssigned(
+        run, context.config.watermark_every_ms, context.clock
+    ),
+    Decide: lambda run, context: Decided(run, context.worker_count),
+    **dict.fromkeys(
+        (Join, JoinAsof, JoinInterval, JoinTable, JoinWindow), join_operator
+    ),
+    specs.Process: lambda run, context: Processed(
+        run, context.make_table(), context.clock
+    ),
+    specs.SortBy: lambda run, context: Sorted(run, context.config.sort_memory_rows),
+    specs.Zip: lambda run, context: Zipped(run, context.config.zip_ahead_rows_max),
+    Windowed: lambda run, context: window_operator(
+        run, context.make_table(), context.clock
+    ),
+}
+"""Operators that need something of their task."""

@@ -52,11 +52,15 @@ class ByKey(Operator):
 
     def leaving(self) -> Iterator[Rows]:
         """Yield all entries a batch at a time, and forget them at the end."""
+        yield from self.batches()
+        (self.entries if self.table is None else self.table).clear()
+
+    def batches(self) -> Iterator[Rows]:
+        """Yield all entries a batch at a time."""
         kept = self.entries if self.table is None else self.table
         entries = iter(kept.items())
         while rows := list(islice(entries, _LEAVING_ROWS)):
             yield rows
-        kept.clear()
 
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
         """Forget all keys."""

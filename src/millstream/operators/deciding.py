@@ -8,7 +8,7 @@ from millstream.operators.base import Operator, Rows
 from millstream.operators.rounds import judge_of
 from millstream.plan.iteration import Decide, Port
 from millstream.protocol.barrier import Barrier
-from millstream.protocol.rounds import Decider, HeadReady, RoundsSoFar
+from millstream.protocol.rounds import Decider, HeadReady, HeadUnread, RoundsSoFar
 from millstream.state.batches import joined
 from millstream.state.task_state import TaskState
 
@@ -55,6 +55,8 @@ class Decided(Operator):
         for message in rows:
             if isinstance(message, HeadReady):
                 told += self._decider.hear(message)
+            elif isinstance(message, HeadUnread):
+                told += self._decider.note_unread(message)
             elif isinstance(message, Barrier):
                 told += self._decider.announce(message)
             else:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.errors import MillstreamError
 from millstream.operators.fuse import GENERATED
 from millstream.plan.nodes import Filter, FlatMap, Flatten, KeyBy, Map
+from millstream.plan.timed import bare
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -61,7 +62,16 @@ def blame(error: BaseException, operator: Operator, rows: Rows | None) -> Blame:
         node = _candidates(frames, operator)[-1]
         return Blame(node, None, "", _user_line(frames))
     node = _failing(_candidates(frames, operator), rows[index])
-    return Blame(node, index, _shortened(rows[index]), _user_line(frames))
+    return Blame(
+        node, index, _shortened(_as_known(rows, index, operator)), _user_line(frames)
+    )
+
+
+def _as_known(rows: Rows, index: int, operator: Operator) -> Any:
+    """Return a row as users know it, without its timestamp."""
+    first = operator.nodes[0]
+    is_timed = first.takes_times and isinstance(rows, list)
+    return bare(rows[index], is_timed=is_timed, has_key=first.takes_pairs)
 
 
 def blame_at(error: BaseException, node: Node) -> Blame:

@@ -14,18 +14,44 @@ if TYPE_CHECKING:
 
     from millstream.operators.frame_table import FrameAggregation
     from millstream.plan.nodes import Node
+    from millstream.ports import Clock
     from millstream.state.settings import StateSettings
 
-__all__ = ["AggregatedFrame", "CombinedFrame"]
+__all__ = ["AggregatedFrame", "CombinedFrame", "PromptCombiner"]
 
 _FINISH_ROWS = 65_536
+_HELD_MS = 1000
+"""For so long rows may wait to be combined, where somebody waits for them."""
 
 
-class CombinedFrame(Operator):
+class PromptCombiner(Operator):
+    """What combiners have in common that may be waited for: they do not hold for long."""
+
+    def __init__(self, nodes: tuple[Node, ...], clock: Clock) -> None:
+        super().__init__(nodes)
+        spec = nodes[-1].spec
+        assert isinstance(spec, CombineFrame)
+        self._clock = clock
+        self._is_prompt = spec.is_prompt
+
+    def note_held(self) -> None:
+        """Ask to be called in time, if somebody waits for what is held."""
+        if self._is_prompt and self.tick_at_ms is None:
+            self.tick_at_ms = self._clock.wall_ms() + _HELD_MS
+
+    def tick(self, now_ms: int) -> Iterator[Any]:  # noqa: ARG002 - it is time
+        """Send on what is held."""
+        self.tick_at_ms = None
+        held: Any = self.flush()
+        if len(held) > 0:
+            yield from held.iter_slices(_FINISH_ROWS)
+
+
+class CombinedFrame(PromptCombiner):
     """Keeps parts by key and sends them on before a cut or when it is full."""
 
-    def __init__(self, nodes: tuple[Node, ...], keys_max: int) -> None:
-        super().__init__(nodes)
+    def __init__(self, nodes: tuple[Node, ...], keys_max: int, clock: Clock) -> None:
+        super().__init__(nodes, clock)
         spec = nodes[-1].spec
         assert isinstance(spec, CombineFrame)
         self._aggregation: FrameAggregation = spec.aggregation
@@ -34,6 +60,7 @@ class CombinedFrame(Operator):
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         self._table.add_rows(rows)
+        self.note_held()
         return self.flush() if self._table.merged_rows >= self._keys_max else []
 
     def flush(self) -> Any:

@@ -5,14 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.frame_aggregation import AggregatedFrame, CombinedFrame
+from millstream.operators.frame_asof_join import AsofJoinedFrames
+from millstream.operators.frame_counts import CountWindowed, RowsCounted
+from millstream.operators.frame_interval_join import (
+    IntervalJoinedFrames,
+    KeyedJoinedFrames,
+)
 from millstream.operators.frame_join import JoinedFrames, JoinedStatic
 from millstream.operators.frame_ordering import SortedFrame
+from millstream.operators.frame_sessions import SessionsOfFrame
 from millstream.operators.frame_text import (
     CountedPieces,
     CutText,
     can_count_pieces,
 )
+from millstream.operators.frame_time import FrameTimeAssigned
 from millstream.operators.frame_unique import DistinctRows
+from millstream.operators.frame_window_join import WindowJoinedFrames
+from millstream.operators.frame_windows import CombinedPanes, TimeWindowed
 from millstream.operators.frames import (
     FrameEmitter,
     FramesFromRows,
@@ -21,6 +31,15 @@ from millstream.operators.frames import (
     Transformed,
 )
 from millstream.plan import frames as specs
+from millstream.plan.frame_joins import JoinFrameStreams
+from millstream.plan.frame_windows import (
+    AssignFrameTime,
+    CombinePanes,
+    CountFrame,
+    FrameWindowSpec,
+    TimeWindowFrame,
+)
+from millstream.plan.joins import Join, JoinAsof, JoinInterval
 from millstream.plan.text_steps import text_splits
 
 if TYPE_CHECKING:
@@ -43,7 +62,9 @@ def frame_operator(  # noqa: PLR0911 - one per kind
         return FrameEmitter(run, lambda frames: context.emit(sink, frames))
     if isinstance(spec, specs.CombineFrame):
         combiner = CountedPieces if len(run) > 1 else CombinedFrame
-        return combiner(run, context.config.combine_keys_max)
+        return combiner(run, context.config.combine_keys_max, context.clock)
+    if isinstance(spec, FrameWindowSpec):
+        return _window_operator(run, context)
     if isinstance(spec, specs.AggregateFrame):
         return AggregatedFrame(run, context.state)
     if isinstance(spec, specs.SortFrame):
@@ -51,13 +72,44 @@ def frame_operator(  # noqa: PLR0911 - one per kind
     if isinstance(spec, specs.JoinFrames):
         config = context.config
         return JoinedFrames(
-            run, config.join_right_bytes_max, config.join_left_memory_bytes
+            run,
+            config.join_right_bytes_max,
+            config.join_left_memory_bytes,
+            (context.task_index, context.worker_count),
         )
+    if isinstance(spec, JoinFrameStreams):
+        return _join_operator(run, context)
     if isinstance(spec, specs.UniqueFrame):
         return DistinctRows(run, context.state)
     if text_splits(run):
         return CutText(run)
     return _PLAIN[type(spec)](run)
+
+
+def _window_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    """Return the operator that gives a frame time, or cuts it into windows."""
+    spec: Any = run[-1].spec
+    if isinstance(spec, AssignFrameTime):
+        every_ms = context.config.watermark_every_ms
+        return FrameTimeAssigned(run, every_ms, context.clock)
+    if isinstance(spec, CombinePanes):
+        return CombinedPanes(run, context.config.combine_keys_max)
+    if isinstance(spec, CountFrame):
+        windowed = RowsCounted if spec.is_counted else CountWindowed
+        return windowed(run, context.state)
+    kind = TimeWindowed if isinstance(spec, TimeWindowFrame) else SessionsOfFrame
+    return kind(run, context.state)
+
+
+def _join_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    """Return the operator that joins two frames of which both come by key."""
+    spec: Any = run[-1].spec
+    if isinstance(spec.by, Join):
+        return KeyedJoinedFrames(run, context.state, context.clock)
+    if isinstance(spec.by, JoinInterval):
+        return IntervalJoinedFrames(run, context.state)
+    is_asof = isinstance(spec.by, JoinAsof)
+    return (AsofJoinedFrames if is_asof else WindowJoinedFrames)(run, context.state)
 
 
 def joins(run: tuple[Node, ...], node: Node) -> bool:

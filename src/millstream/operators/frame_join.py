@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from millstream.plan.nodes import Node
 
+    _Sides = tuple[int, list[pl.DataFrame], list[pl.DataFrame]]
+    """Index of a task, the right side, and the left rows that waited there."""
+
 __all__ = ["JoinedFrames", "JoinedStatic"]
 
 _RIGHT = 1
@@ -42,10 +45,16 @@ class JoinedFrames(Operator):
         Bytes of the right side above which the task fails.
     left_memory_bytes
         Bytes of left rows that wait in memory; those beyond it wait on disk.
+    place
+        Index of the task, and how many workers there are.
     """
 
     def __init__(
-        self, nodes: tuple[Node, ...], right_bytes_max: int, left_memory_bytes: int
+        self,
+        nodes: tuple[Node, ...],
+        right_bytes_max: int,
+        left_memory_bytes: int,
+        place: tuple[int, int] = (0, 1),
     ) -> None:
         super().__init__(nodes)
         spec = nodes[0].spec
@@ -57,21 +66,21 @@ class JoinedFrames(Operator):
         self._parts: list[pl.DataFrame] = [pl.DataFrame(schema=spec.right_schema)]
         self._right: _RightSide | None = None
         self._waiting = FrameQueue(left_memory_bytes)
-        self.state = TaskState(self._both_sides, self._take_over)
+        self._place = place
+        self.state = TaskState(self._both_sides, self._take_over, is_shared=True)
 
-    def _both_sides(self) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
+    def _both_sides(self) -> _Sides:
         """Return the right side as far as it has come, and the left rows that wait."""
         right = self._parts if self._right is None else [self._right.rows]
-        return list(right), list(self._waiting.frames())
+        return self._place[0], list(right), list(self._waiting.frames())
 
-    def _take_over(
-        self, former: list[tuple[list[pl.DataFrame], list[pl.DataFrame]]]
-    ) -> None:
-        """Take one right side, which all tasks had alike, and all rows that waited."""
-        for rows in former[0][0]:
+    def _take_over(self, former: list[_Sides]) -> None:
+        """Take one right side, which all tasks had alike, and a share of what waited."""
+        own, count = self._place
+        for rows in former[0][1]:
             self._take_right(rows)
-        for _, waiting in former:
-            for rows in waiting:
+        for index, _, waiting in former:
+            for rows in waiting if index % count == own else ():
                 self._waiting.append(rows)
 
     @property

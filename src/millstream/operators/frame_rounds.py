@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from millstream.operators.frame_state import FrameState
-from millstream.operators.rounds import Round, RoundPart
+from millstream.operators.rounds import ReturningRound, RoundPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ __all__ = ["ImprovedFrame"]
 _BATCH_ROWS = 65_536
 
 
-class ImprovedFrame(Round):
+class ImprovedFrame(ReturningRound):
     """A row per key; a round begins with the rows that became better.
 
     Candidates are compared with what is known when somebody wants to know, all at once.
@@ -30,8 +30,8 @@ class ImprovedFrame(Round):
         self._known = _Solution(iteration)
         self.state = FrameState(self._known, iteration.keys, shard_count)
 
-    def resume(self, number: int) -> None:
-        self._known.number = number
+    def resume(self, number: int, begun: int) -> None:
+        self._known.resume(number, begun)
 
     def collect(self, batch: Any) -> None:
         self._known.candidates.append(batch)
@@ -101,6 +101,12 @@ class _Solution:
         self._compare()
         rows, self._rows = self._rows, None
         return None if rows is None else rows.select(self._columns)
+
+    def resume(self, number: int, begun: int) -> None:
+        """Go on behind a decision, with what has become so since the one `begun`."""
+        self.number = number
+        if self._rows is not None:
+            self._rows = self._rows.filter(pl.col(self._number_name) >= begun)
 
     def begin_epoch(self, epoch: int) -> None:
         """Count what comes from now on as touched in this epoch."""

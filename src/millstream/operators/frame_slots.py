@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Slots = NDArray[np.int64]
     Pick = Callable[[SlotColumn], NDArray[Any]]
 
-__all__ = ["SlotPart", "slot_part"]
+__all__ = ["SlotPart", "bits", "slot_part", "values_of"]
 
 _SIGN = np.int64(-(2**63))
 
@@ -70,12 +70,12 @@ class _Sums:
 
     def fold(self, slots: Slots, terms: Sequence[pl.Series]) -> None:
         for column, term in zip(self.columns, terms, strict=True):
-            column.add(slots, _bits(term))
+            column.add(slots, bits(term))
 
     def kept(self, pick: Pick) -> Iterator[pl.Series]:
         parts = zip(self._names, self.columns, self._kinds, strict=True)
         for name, column, kind in parts:
-            yield _values(name, pick(column), kind)
+            yield values_of(name, pick(column), kind)
 
 
 class _Kept:
@@ -101,7 +101,7 @@ class _Kept:
     def fold(self, slots: Slots, terms: Sequence[pl.Series]) -> None:
         (term,) = terms
         nulls = term.is_null().to_numpy() if term.null_count() else NO_NULLS
-        values = _bits(term)
+        values = bits(term)
         if self._kind == pl.UInt64:
             values = values ^ _SIGN
         self._column.fold(slots, values, nulls)
@@ -110,7 +110,7 @@ class _Kept:
         values = pick(self._column.values)
         if self._kind == pl.UInt64:
             values = values ^ _SIGN
-        series = _values(self._name, values, self._kind)
+        series = values_of(self._name, values, self._kind)
         is_value = pick(self._column.marks) == VALUE
         if not is_value.all():
             nothing = pl.Series([None], dtype=series.dtype)
@@ -130,7 +130,7 @@ class _Moments:
         return self._moments.counts, self._moments.totals, self._moments.squares
 
     def fold(self, slots: Slots, terms: Sequence[pl.Series]) -> None:
-        counts, totals, squares = map(_bits, terms)
+        counts, totals, squares = map(bits, terms)
         self._moments.fold(slots, counts, totals, squares)
 
     def kept(self, pick: Pick) -> Iterator[pl.Series]:
@@ -142,7 +142,7 @@ def _number(kind: DataType) -> type[np.generic]:
     return np.float64 if kind.is_float() else np.int64
 
 
-def _bits(series: pl.Series) -> NDArray[Any]:
+def bits(series: pl.Series) -> NDArray[Any]:
     """Return the values as `int64` or `float64`; in the place of a null is a zero."""
     series = series.to_physical()
     if series.dtype == pl.UInt64:
@@ -153,9 +153,9 @@ def _bits(series: pl.Series) -> NDArray[Any]:
     return np.ascontiguousarray(series.to_numpy())
 
 
-def _values(name: str, bits: NDArray[Any], kind: DataType) -> pl.Series:
-    """Return the values that `_bits` made bits of; sums wrap around as in Polars."""
-    series = pl.Series(name, bits)
+def values_of(name: str, values: NDArray[Any], kind: DataType) -> pl.Series:
+    """Return the values that `bits` made numbers of; sums wrap around as in Polars."""
+    series = pl.Series(name, values)
     if kind == pl.UInt64:
         return series.reinterpret(signed=False)
     if kind.is_temporal():

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.operators.base import Operator
-from millstream.operators.frame_aggregation import CombinedFrame
+from millstream.operators.frame_aggregation import CombinedFrame, PromptCombiner
 from millstream.operators.text_split import cutter_of
 from millstream.operators.token_counts import TokenCounts, is_countable, ready_kernels
+from millstream.operators.tokenize import located_tokens
+from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.frames import CombineFrame
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from millstream.operators.frame_table import FrameAggregation
     from millstream.operators.text_split import Cutter
     from millstream.plan.nodes import Node
+    from millstream.ports import Clock
 
 __all__ = ["CountedPieces", "CutText", "can_count_pieces"]
 
@@ -31,8 +34,13 @@ class CutText(Operator):
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         super().__init__(nodes)
         self._cutter = _cutter(nodes)
+        self._is_timed = nodes[0].takes_times
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+        if self._is_timed:
+            found = located_tokens(rows[self._cutter.column], self._cutter.kind)
+            times = rows.select(HIDDEN)[found.rows]
+            return times.select(found.tokens.alias(self._cutter.name), *HIDDEN)
         return self._cutter.pieces(rows)
 
 
@@ -70,22 +78,23 @@ def _is_count(part: ColumnPart, cutter: Cutter) -> bool:
     )
 
 
-class CountedPieces(Operator):
+class CountedPieces(PromptCombiner):
     """Cuts text and combines equal pieces in one step, once that is compiled."""
 
-    def __init__(self, nodes: tuple[Node, ...], keys_max: int) -> None:
-        super().__init__(nodes)
+    def __init__(self, nodes: tuple[Node, ...], keys_max: int, clock: Clock) -> None:
+        super().__init__(nodes, clock)
         combine = nodes[-1].spec
         assert isinstance(combine, CombineFrame)
         parts: tuple[ColumnPart, ...] = combine.aggregation.columns
         self._names = [name for part in parts for name in part.names]
         self._keys_max = keys_max
         self._cutter = _cutter(nodes[:-1])
-        self._combined = CombinedFrame(nodes[-1:], keys_max)
+        self._combined = CombinedFrame(nodes[-1:], keys_max, clock)
         self._counts: TokenCounts | None = None
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         cutter, kernels = self._cutter, ready_kernels()
+        self.note_held()
         if kernels is None:
             return self._combine(cutter.pieces(rows))
         if self._counts is None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.operators.base import Operator, Rows
+from millstream.operators.frame_time import timed_frame, timed_rows
+from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.frames import MapFrames, ToFrame, Transform
 
 if TYPE_CHECKING:
@@ -53,6 +55,19 @@ class MappedFrames(Operator):
     is_guarded = True
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+        if not self.nodes[0].takes_times:
+            return self._mapped(rows)
+        result = self._mapped(rows.drop(HIDDEN))
+        if result.height != rows.height:
+            msg = (
+                f"the function of map_batches returned {result.height} rows for "
+                f"{rows.height}, and rows with event time keep it one by one; use "
+                ".filter(...) or .explode(...), or call .event_time(...) behind it"
+            )
+            raise TypeError(msg)
+        return result.hstack(rows.select(HIDDEN))
+
+    def _mapped(self, rows: pl.DataFrame) -> pl.DataFrame:
         spec = self.nodes[0].spec
         assert isinstance(spec, MapFrames)
         result = spec.function(rows)
@@ -75,6 +90,8 @@ class RowsFromFrames(Operator):
     """Every row of a frame as a dict."""
 
     def process(self, rows: Any, port: int) -> Rows:  # noqa: ARG002 - one input
+        if self.nodes[0].takes_times:
+            return timed_rows(rows)
         dicts: Rows = rows.to_dicts()
         return dicts
 
@@ -98,6 +115,11 @@ class FramesFromRows(Operator):
     is_guarded = True
 
     def process(self, rows: Rows, port: int) -> Any:  # noqa: ARG002 - one input
+        if not self.nodes[0].takes_times:
+            return self._frame(rows)
+        return timed_frame(rows, self._frame([value for _, value in rows]))
+
+    def _frame(self, rows: Rows) -> pl.DataFrame:
         spec = self.nodes[0].spec
         assert isinstance(spec, ToFrame)
         if isinstance(rows[0], dict):

@@ -18,6 +18,9 @@ stands on a line of its own; a line that pulls rows through several functions wr
 names them all, and these can be tried again (see `FusedFunction.nodes_of_line`).  And
 nothing is materialized before the end, so `rows_iterator` stands where the failing row
 was.
+
+Rows with keys are pairs of key and value; where a stream has timestamps, the value is a
+pair of timestamp and value in turn.  User functions see the value alone.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from millstream.plan.nodes import (
     Map,
     Unkey,
 )
+from millstream.plan.time import DropTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -78,7 +82,10 @@ def fuse(
     take_keys
         Gets the keys alone, instead of a list of rows being returned; for counting.
     """
-    writer = _Writer(has_key=bool(nodes) and nodes[0].takes_pairs)
+    writer = _Writer(
+        has_key=bool(nodes) and nodes[0].takes_pairs,
+        has_time=bool(nodes) and nodes[0].takes_times,
+    )
     for node in nodes:
         writer.add(node)
     return writer.finished(take_keys)
@@ -89,10 +96,11 @@ class _Writer:
 
     It is in one of two states.  *Closed*: `_source` is an iterable expression over
     rows.  *Open*: a comprehension over `_source` has begun; `_value` (and `_key`) are
-    the lines of the expression for the row at this point, `_clauses` its clauses.
+    the lines of the expression for the row at this point, `_clauses` its clauses, and
+    `_time` is the variable with its timestamp.
     """
 
-    def __init__(self, *, has_key: bool) -> None:
+    def __init__(self, *, has_key: bool, has_time: bool) -> None:
         self._names: dict[str, Any] = {"chain_from_iterable": chain.from_iterable}
         self._variables = 0
         self._source: list[_Line] = [_Line("rows_iterator")]
@@ -100,8 +108,10 @@ class _Writer:
         self._lazy: tuple[Node, ...] = ()
         self._value: list[_Line] | None = None
         self._key: list[_Line] | None = None
+        self._time: str | None = None
         self._clauses: list[_Line] = []
         self._has_key = has_key
+        self._has_time = has_time
         #: The last operator, if it computes keys that could as well be pulled.
         self._key_by: Node | None = None
 
@@ -117,7 +127,8 @@ class _Writer:
             | Inspect
             | KeyBy
             | DropKey
-            | Unkey,
+            | Unkey
+            | DropTime,
         )
         self._key_by = None
         match spec:
@@ -142,13 +153,8 @@ class _Writer:
                 argument = self._variable(node)
                 self._key = self._call(node, spec.function, argument)
                 self._has_key = True
-            case DropKey():
-                self._open(node)
-                self._key, self._has_key = None, False
-            case Unkey():
-                self._open(node)
-                self._value = [_Line("("), *self._pair(), _Line(")")]
-                self._key, self._has_key = None, False
+            case DropKey() | Unkey() | DropTime():
+                self._add_drop(node, spec)
             case _:
                 assert_never(spec)
 
@@ -205,11 +211,20 @@ class _Writer:
         call = _inline(self._call(node, function, argument))
         self._clauses.append(_Line(f"if {call}", (node,)))
 
+    def _add_drop(self, node: Node, spec: DropKey | Unkey | DropTime) -> None:
+        self._open(node)
+        if isinstance(spec, DropTime):
+            self._time, self._has_time = None, False
+            return
+        if isinstance(spec, Unkey):
+            self._value = self._pair(self._key, self._require_value())
+        self._key, self._has_key = None, False
+
     def _add_flat_map(
         self, node: Node, function: Callable[[Any], Iterable[Any]] | None
     ) -> None:
-        if self._has_key:
-            self._add_keyed_flat_map(node, function)
+        if self._has_key or self._has_time:
+            self._add_kept_flat_map(node, function)
             return
         if function is not None:
             self._add_map(node, function)
@@ -219,17 +234,18 @@ class _Writer:
             self._close()
         self._pull("chain_from_iterable(", node)
 
-    def _add_keyed_flat_map(
+    def _add_kept_flat_map(
         self, node: Node, function: Callable[[Any], Iterable[Any]] | None
     ) -> None:
         if self._lazy:
             self._close()
         self._open(node)
         items = self._call(node, function) if function else self._require_value()
-        key = self._key_variable()
+        if self._has_key:
+            self._key = [_Line(self._key_variable())]
         variable = self._fresh()
         self._clauses += [_Line(f"for {variable} in (", (node,)), *items, _Line(")")]
-        self._value, self._key = [_Line(variable)], [_Line(key)]
+        self._value = [_Line(variable)]
         self._lazy = (node,)
         self._close()
 
@@ -241,7 +257,7 @@ class _Writer:
 
     def _can_pull(self, function: object) -> bool:
         """Whether `map` or `filter` may call the function as rows are pulled."""
-        is_free = self._value is None and not self._has_key
+        is_free = self._value is None and not self._has_key and not self._has_time
         return is_free and self._is_replayable and _is_c(function)
 
     def _pull(self, call: str, node: Node) -> None:
@@ -255,9 +271,12 @@ class _Writer:
             return
         value = self._fresh()
         target = value
+        if self._has_time:
+            self._time = self._fresh()
+            target = f"({self._time}, {value})"
         if self._has_key:
             key = self._fresh()
-            target = f"{key}, {value}"
+            target = f"{key}, {target}"
             self._key = [_Line(key)]
         begin = _Line(f"for {target} in (", (node,))
         self._clauses = [begin, *self._source, _Line(")")]
@@ -267,15 +286,20 @@ class _Writer:
         """End the comprehension; it becomes the source of what follows."""
         self._source = [_Line("(", self._lazy), *self._comprehension(), _Line(")")]
         self._value, self._key, self._clauses, self._lazy = None, None, [], ()
+        self._time = None
 
     def _comprehension(self) -> list[_Line]:
-        value = self._require_value()
-        row = [_Line("("), *self._pair(), _Line(")")] if self._has_key else value
+        row = self._require_value()
+        if self._time is not None:
+            row = self._pair([_Line(self._time)], row)
+        if self._has_key:
+            row = self._pair(self._key, row)
         return [*row, *self._clauses]
 
-    def _pair(self) -> list[_Line]:
-        assert self._key is not None
-        return [*self._key, _Line(","), *self._require_value()]
+    @staticmethod
+    def _pair(first: list[_Line] | None, second: list[_Line]) -> list[_Line]:
+        assert first is not None
+        return [_Line("("), *first, _Line(","), *second, _Line(")")]
 
     def _require_value(self) -> list[_Line]:
         assert self._value is not None

@@ -8,6 +8,7 @@ made of it, and at the end gives the result.  When it does which is decided else
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
     from millstream.state.base import State
     from millstream.state.table import Table
 
-__all__ = ["Round", "RoundPart", "judge_of", "round_of"]
+__all__ = [
+    "Look",
+    "ReturningRound",
+    "Round",
+    "RoundPart",
+    "judge_of",
+    "round_of",
+]
 
 _BATCH_ROWS = 1024
 _QUIET_LOOKS = 2
@@ -45,27 +53,35 @@ class Round(ABC):
     def collect(self, batch: Any) -> None:
         """Take a batch of the input."""
 
-    def resume(self, number: int) -> None:  # noqa: B027 - most have nothing to do
-        """Go on after a recovery, behind the decision of this number."""
+    def resume(self, number: int, begun: int) -> None:  # noqa: B027 - most do nothing
+        """Go on after a recovery, behind the decision of this number.
+
+        What became so before the decision `begun` belongs to an iteration that is over,
+        and may have come back only because deltas tell nothing of it.
+        """
 
     @abstractmethod
     def begin(self, decision: Decision) -> Iterator[Any]:
         """Yield the batches that the round begins with; nothing comes in meanwhile."""
-
-    def take_back(self, batch: Any) -> None:
-        """Take a batch that the body made."""
-        raise NotImplementedError
-
-    def part(self) -> RoundPart:
-        """Return the head's part of what is decided by, at the end of a round."""
-        raise NotImplementedError
 
     @abstractmethod
     def result(self, decision: Decision) -> Iterator[Any]:
         """Yield the result; afterwards it is empty again."""
 
 
-class _Iterated(Round):
+class ReturningRound(Round):
+    """What one head holds, if what the body makes comes back to it."""
+
+    @abstractmethod
+    def take_back(self, batch: Any) -> None:
+        """Take a batch that the body made."""
+
+    @abstractmethod
+    def part(self) -> RoundPart:
+        """Return the head's part of what is decided by, at the end of a round."""
+
+
+class _Iterated(ReturningRound):
     """The rows that the body made are what the next round begins with."""
 
     def __init__(self, iteration: Iteration, memory_bytes: int) -> None:
@@ -152,7 +168,7 @@ class _Cycled(Round):
         return iter([[decision.value]] if self._index == 0 else [])
 
 
-class _Improved(Round):
+class _Improved(ReturningRound):
     """One value per key; a round begins with the keys whose values became better.
 
     Beside a value stands the number of the decision before it became so good: those with
@@ -166,10 +182,14 @@ class _Improved(Round):
         self._number = 0
         self._changed: dict[Any, None] = {}
 
-    def resume(self, number: int) -> None:
+    def resume(self, number: int, begun: int) -> None:
         self._number = number
-        entries = self._table.items()
-        self._changed = {key: None for key, (_, when) in entries if when == number}
+        stale = [key for key, (_, when) in self._table.items() if when < begun]
+        entries = self._table.touch(stale)
+        for key in stale:
+            del entries[key]
+        known = self._table.items()
+        self._changed = {key: None for key, (_, when) in known if when == number}
 
     def collect(self, batch: Any) -> None:
         improve, number, changed = self._improve, self._number, self._changed
@@ -238,11 +258,29 @@ def judge_of(iteration: Iteration) -> Any:
     return _Judge(iteration)
 
 
-def _quiet_looks(before: int | None, parts: list[RoundPart]) -> tuple[int, bool]:
-    """Return how many looks in a row have found nothing, and whether that is enough."""
-    is_quiet = not any(count for count, _ in parts)
-    looks = (before or 0) + 1 if is_quiet else 0
-    return looks, looks >= _QUIET_LOOKS
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a free loop is looked at next.
+
+    Attributes
+    ----------
+    quiet
+        Looks before it, in a row, that found nothing.
+    asks_last_words
+        Whether its operators say what they would say at its end.
+    """
+
+    quiet: int = 0
+    asks_last_words: bool = False
+
+
+def _quiet_looks(before: Look | None, parts: list[RoundPart]) -> tuple[Look, bool]:
+    """Return the next look, and whether none is needed any more."""
+    before = before or Look()
+    if any(count for count, _ in parts):
+        return Look(), False
+    quiet = before.quiet + 1
+    return Look(quiet, quiet >= _QUIET_LOOKS), before.asks_last_words
 
 
 class _Judge:

@@ -4,8 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from millstream.plan.frame_joins import JoinFrameStreams
+from millstream.plan.frame_windows import (
+    CombinePanes,
+    CountFrame,
+    SessionFrame,
+    TimeWindowFrame,
+)
 from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
 from millstream.plan.iteration import Decide, Iteration, IterationKind, LoopHead
+from millstream.plan.joins import (
+    Join,
+    JoinAsof,
+    JoinInterval,
+    JoinTable,
+    JoinWindow,
+    joins_by,
+)
 from millstream.plan.nodes import (
     AggregateAll,
     AggregateByKey,
@@ -13,12 +28,15 @@ from millstream.plan.nodes import (
     CombineAll,
     Limit,
     Node,
+    Process,
     Read,
     SortBy,
 )
 from millstream.plan.physical import lay_out
 from millstream.plan.projection import ColumnSource
 from millstream.plan.text_steps import text_splits
+from millstream.plan.time import InTimeOrder
+from millstream.plan.windows import CombineWindows, Windowed
 
 if TYPE_CHECKING:
     from millstream.plan.nodes import LogicalPlan
@@ -140,8 +158,10 @@ def _label(node: Node) -> str:
     """Return the name of an operator, with what the planner did to it."""
     detail = ""
     match node.spec:
-        case Combine() | CombineAll() | CombineFrame():
+        case Combine() | CombineAll() | CombineFrame() | CombineWindows():
             detail = "combine"
+        case CombinePanes(windows):
+            detail = f"{windows.window}, combine"
         case (
             AggregateByKey(is_combined=True)
             | AggregateAll(is_combined=True)
@@ -156,7 +176,29 @@ def _label(node: Node) -> str:
             detail = f"{len(source.schema)} of {count} columns"
         case LoopHead(iteration):
             detail = _how_often(iteration)
+        case _:
+            detail = _in_time(node)
     return f"{node.name} ({detail})" if detail else node.name
+
+
+def _in_time(node: Node) -> str:
+    """Return who meets whom, which windows there are, or that rows wait for order."""
+    match node.spec:
+        case Join() | JoinWindow() | JoinInterval() | JoinAsof() | JoinTable():
+            return joins_by(node.spec)
+        case JoinFrameStreams(by):
+            return joins_by(by)
+        case (
+            Windowed(window, is_combined=is_combined)
+            | TimeWindowFrame(window=window, is_combined=is_combined)
+            | CountFrame(window=window, is_combined=is_combined)
+        ):
+            return f"{window}, merge" if is_combined else f"{window}"
+        case SessionFrame(window=window):
+            return f"{window}"
+        case InTimeOrder() | Process(in_time_order=True):
+            return "in the order of time"
+    return ""
 
 
 def _how_often(iteration: Iteration) -> str:

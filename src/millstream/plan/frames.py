@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from millstream.plan.frame_joins import JoinFrameStreams
+from millstream.plan.frame_windows import FrameWindowSpec
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -72,9 +75,16 @@ class ToFrame:
 
 @dataclass(frozen=True, slots=True)
 class CombineFrame:
-    """Aggregate by key inside the sending stage; put in by the planner."""
+    """Aggregate by key inside the sending stage; put in by the planner.
+
+    Attributes
+    ----------
+    is_prompt
+        Whether somebody waits for what is held, so that it leaves before long.
+    """
 
     aggregation: Any
+    is_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +167,9 @@ FrameSpec = (
     | SortFrame
     | JoinFrames
     | JoinStatic
+    | JoinFrameStreams
     | UniqueFrame
     | Tokens
     | CollectFrames
+    | FrameWindowSpec
 )

@@ -50,11 +50,13 @@ DECIDER = ".decider"
 
 
 class Outlet(IntEnum):
-    """Where something leaves the head of a loop."""
+    """Where something leaves the head of a loop, or any other operator."""
 
     BODY = 0
     DECIDER = 1
     RESULT = 2
+    LATE = 3
+    """What came too late; all else of operators that are no heads leaves at 0."""
 
 
 class Port(IntEnum):

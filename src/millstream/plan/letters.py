@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from millstream.plan import frames, nodes
 from millstream.plan.grouping import ByFunction, Fields
+from millstream.plan.windows import CombineWindows, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,6 +35,8 @@ _SENDING = (
     nodes.Process,
     nodes.SortBy,
     nodes.ForEach,
+    Windowed,
+    CombineWindows,
     frames.Transform,
     frames.MapFrames,
     frames.ToFrame,

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.errors import UsageError
+from millstream.plan.frame_joins import JoinFrameStreams
 from millstream.plan.frames import AggregateFrame, JoinFrames, SortFrame
 from millstream.plan.iteration import BodyInput, Decide, LoopHead
+from millstream.plan.joins import Join
 from millstream.plan.nodes import (
     AggregateAll,
     AggregateByKey,
@@ -195,7 +197,10 @@ def _check_rounds(by_id: Mapping[int, Node], head: Node, body: frozenset[int]) -
 
 def _is_kept(node: Node, port: int) -> bool:
     """Whether an operator keeps what comes on a port for all rounds."""
-    return isinstance(node.spec, JoinFrames) and port == 1
+    spec = node.spec
+    if isinstance(spec, JoinFrameStreams):
+        return isinstance(spec.by, Join)
+    return isinstance(spec, JoinFrames) and port == 1
 
 
 def _deciders(by_id: Mapping[int, Node], head: Node) -> list[int]:

@@ -19,6 +19,9 @@ from millstream.plan.iteration import (
     LoopHead,
     LoopResult,
 )
+from millstream.plan.joins import JoinSpec
+from millstream.plan.time import AssignTime, DropTime, InTimeOrder, LateRows
+from millstream.plan.windows import CombineWindows, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +159,16 @@ class Unkey:
 
 
 RowSpec = (
-    Map | Filter | FlatMap | FilterMap | Flatten | Inspect | KeyBy | DropKey | Unkey
+    Map
+    | Filter
+    | FlatMap
+    | FilterMap
+    | Flatten
+    | Inspect
+    | KeyBy
+    | DropKey
+    | Unkey
+    | DropTime
 )
 
 
@@ -195,9 +207,16 @@ class Zip:
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """Aggregate by key inside the sending stage; put in by the planner."""
+    """Aggregate by key inside the sending stage; put in by the planner.
+
+    Attributes
+    ----------
+    is_prompt
+        Whether somebody waits for what is held, so that it leaves before long.
+    """
 
     aggregate: Aggregate
+    is_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +251,16 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A user's stateful function."""
+    """A user's stateful function.
+
+    Attributes
+    ----------
+    in_time_order
+        Whether records wait until they can be worked on in the order of time.
+    """
 
     function: Any
+    in_time_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +337,12 @@ Spec = (
     | Unique
     | Limit
     | SortBy
+    | AssignTime
+    | InTimeOrder
+    | LateRows
+    | JoinSpec
+    | Windowed
+    | CombineWindows
     | FrameSpec
     | LoopHead
     | BodyInput
@@ -345,6 +377,10 @@ class Node:
         Most tasks it may run in; None for as many as there are workers.
     makes_frames
         Whether its output comes in data frames, not in lists of rows.
+    takes_times
+        Whether every row arrives with a timestamp.
+    makes_times
+        Whether every row leaves with a timestamp.
     back
         Nodes whose output closes a loop here; they come later in the plan.
     """
@@ -360,6 +396,8 @@ class Node:
     width: int | None = None
     buffer: BufferPolicy | None = None
     makes_frames: bool = False
+    takes_times: bool = False
+    makes_times: bool = False
     back: tuple[int, ...] = ()
 
     @property

@@ -17,8 +17,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from millstream.plan import frames as specs
+from millstream.plan.frame_windows import (
+    HIDDEN,
+    AssignFrameTime,
+    CombinePanes,
+    CountFrame,
+    FrameWindowSpec,
+    SessionFrame,
+    TimeWindowFrame,
+)
 from millstream.plan.grouping import Columns
 from millstream.plan.nodes import Limit, Node, Read, Regroup
+from millstream.plan.time import LateRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -109,6 +119,8 @@ class _Projection:
         self, node: Node, schema: Any
     ) -> Needed:
         """Return what a node needs of its input, which has this schema."""
+        if isinstance(node.spec, FrameWindowSpec):
+            return self._needed_by_windows(node, schema)
         match node.spec:
             case specs.Transform():
                 return self._needed_by_query(node, schema)
@@ -117,7 +129,7 @@ class _Projection:
             case specs.JoinStatic():
                 return self._needed_by_join(node, schema, node.spec)
             case specs.Tokens(column):
-                return frozenset([column])
+                return frozenset([column, *HIDDEN])
             case specs.SortFrame(by=names) | specs.UniqueFrame(names):
                 return _union([frozenset(names), self._needed_of(node, schema)])
             case Regroup() | Limit() | specs.MapFrames(needs="the same"):
@@ -126,6 +138,28 @@ class _Projection:
                 return frozenset()
             case _:
                 return ALL
+
+    def _needed_by_windows(self, node: Node, schema: Any) -> Needed:
+        """Return what is aggregated, and time; all where late rows are read."""
+        spec = node.spec
+        if isinstance(spec, AssignFrameTime):
+            return self._needed_by_time(node, schema, spec.time)
+        if isinstance(spec, CombinePanes):
+            spec = spec.windows
+        assert isinstance(spec, TimeWindowFrame | SessionFrame | CountFrame)
+        readers = [reader.spec for reader in self._readers[node.id]]
+        if any(isinstance(reader, LateRows) for reader in readers):
+            return ALL
+        return _union([_aggregated(spec.aggregation), frozenset(HIDDEN)])
+
+    def _needed_by_time(self, node: Node, schema: Any, time: Any) -> Needed:
+        """Return what a timestamp is made of, and what is needed beside it."""
+        import polars as pl  # noqa: PLC0415 - see above
+
+        hidden = dict.fromkeys(HIDDEN, pl.Int64())
+        needed = self._needed_of(node, type(schema)({**schema, **hidden}))
+        own = frozenset(time.meta.root_names())
+        return ALL if needed is None else own | needed - frozenset(HIDDEN)
 
     def _needed_by_query(self, node: Node, schema: Any) -> Needed:
         run = self._run(node)

@@ -14,6 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from millstream.plan.aggregate import Aggregate
+from millstream.plan.frame_windows import (
+    AssignFrameTime,
+    CombinePanes,
+    CountFrame,
+    TimeWindowFrame,
+)
 from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
 from millstream.plan.grouping import Columns, Fields
 from millstream.plan.letters import has_letters, letters_last
@@ -28,9 +35,16 @@ from millstream.plan.nodes import (
     SortBy,
 )
 from millstream.plan.projection import with_needed_columns
+from millstream.plan.time import AssignTime, LateRows
+from millstream.plan.windows import (
+    CombineWindows,
+    CountWindows,
+    TimeWindows,
+    Windowed,
+    of_parts,
+)
 
 if TYPE_CHECKING:
-    from millstream.plan.aggregate import Aggregate
     from millstream.plan.nodes import LogicalPlan, Spec
 
 __all__ = ["rewrite"]
@@ -56,6 +70,15 @@ class _Rewriter:
                 self._combine_by_key(node, Combine(aggregate))
             case AggregateFrame(aggregation) if aggregation.can_merge:
                 self._combine_by_key(node, CombineFrame(aggregation))
+            case CountFrame(aggregation, is_counted=True):
+                self._combine_by_key(node, CombineFrame(aggregation, is_prompt=True))
+            case Windowed(CountWindows(), Aggregate(name="count") as aggregate):
+                self._combine_by_key(node, Combine(aggregate, is_prompt=True))
+            case Windowed() if self._can_combine_windows(node, node.spec):
+                self._narrow(node, CombineWindows(node.spec))
+                self._mark_combined()
+            case TimeWindowFrame() if self._can_combine_panes(node):
+                self._combine_by_key(node, CombinePanes(node.spec))
             case AggregateAll(aggregate) if self._can_combine(aggregate):
                 self._narrow(node, CombineAll(aggregate))
                 self._mark_combined()
@@ -70,9 +93,33 @@ class _Rewriter:
         is_safe = not self.has_letters or aggregate.name == "count"
         return is_safe and aggregate.merge is not None
 
-    def _combine_by_key(self, node: Node, combine: Combine | CombineFrame) -> None:
+    def _can_combine_panes(self, node: Node) -> bool:
+        """Whether no row can come too late for a window but by its own origin's word.
+
+        Of such rows it is known where they are combined; others would have to be there
+        one by one.
+        """
+        specs = [other.spec for other in self.plan.nodes]
+        is_read = any(isinstance(s, LateRows) and s.of == node.id for s in specs)
+        giving = [s for s in specs if isinstance(s, AssignTime | AssignFrameTime)]
+        return not is_read and all(spec.idle_after_ms is None for spec in giving)
+
+    def _can_combine_windows(self, node: Node, spec: Windowed) -> bool:
+        """Whether windows that one task has all of can be aggregated before that."""
+        window, aggregate = spec.window, spec.aggregate
+        if aggregate is None or spec.is_ordered or spec.sees_times or node.width != 1:
+            return False
+        is_timed = isinstance(window, TimeWindows) and window.time == "event"
+        is_mergeable = self._can_combine(aggregate) and self._can_combine_panes(node)
+        return is_timed and is_mergeable
+
+    def _combine_by_key(
+        self, node: Node, combine: Combine | CombineFrame | CombinePanes
+    ) -> None:
         """Move the regrouping behind a combiner, if nobody else reads the keys."""
         keys = next(n for n in self.nodes if n.id == node.inputs[0])
+        if keys.takes_times and not keys.makes_times:
+            keys = next(n for n in self.nodes if n.id == keys.inputs[0])
         is_regrouped = isinstance(keys.regroups, Fields | Columns)
         if not is_regrouped or len(self.plan.consumers(keys.id)) > 1:
             self.nodes.append(node)
@@ -116,5 +163,10 @@ class _Rewriter:
 
     def _mark_combined(self) -> None:
         spec = self.nodes[-1].spec
-        assert isinstance(spec, AggregateByKey | AggregateAll | AggregateFrame)
-        self.nodes[-1] = replace(self.nodes[-1], spec=replace(spec, is_combined=True))
+        combined = AggregateByKey | AggregateAll | AggregateFrame
+        assert isinstance(spec, combined | CountFrame | TimeWindowFrame | Windowed)
+        changed = replace(spec, is_combined=True)
+        if isinstance(changed, Windowed) and isinstance(changed.window, TimeWindows):
+            assert changed.aggregate is not None
+            changed = replace(changed, aggregate=of_parts(changed.aggregate))
+        self.nodes[-1] = replace(self.nodes[-1], spec=changed)

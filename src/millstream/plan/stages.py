@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from millstream.config import fixed
 from millstream.errors import UsageError
+from millstream.plan.frame_windows import AssignFrameTime
 from millstream.plan.frames import JoinFrames
 from millstream.plan.grouping import Gather, LocalOrShuffle, Shuffle
 from millstream.plan.iteration import (
@@ -23,6 +24,7 @@ from millstream.plan.iteration import (
     Outlet,
     Port,
 )
+from millstream.plan.joins import has_whole_right
 from millstream.plan.letters import may_send_letters
 from millstream.plan.loops import back_edges, check_bodies, enclosing
 from millstream.plan.nodes import (
@@ -35,6 +37,7 @@ from millstream.plan.nodes import (
     Zip,
 )
 from millstream.plan.rewrite import rewrite
+from millstream.plan.time import AssignTime, LateRows
 
 if TYPE_CHECKING:
     from typing import Any
@@ -92,6 +95,10 @@ class Edge:
         Whether it closes a loop.
     carries_rounds
         Whether both ends are in the body of an iteration, so that rounds end on it.
+    leaves
+        The head of the loop that it leads out of, as the id of a node.
+    carries_time
+        Whether its rows have timestamps, so that watermarks travel with them.
     """
 
     id: int
@@ -104,6 +111,8 @@ class Edge:
     outlet: int = 0
     is_back: bool = False
     carries_rounds: bool = False
+    leaves: int | None = None
+    carries_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +215,13 @@ class _Builder:
         return Stage(number, chain, width, spec.iteration.state, is_free)
 
     def _can_chain(self, node: Node) -> bool:
-        is_meeting = isinstance(node.spec, Merge | Zip | LoopHead)
+        is_meeting = isinstance(node.spec, Merge | Zip | LoopHead | LateRows)
         if len(node.inputs) != 1 or is_meeting:
             return False
         above = self._by_id[node.inputs[0]]
         if above.regroups is not None or self._readers[above.id] > 1:
             return False
-        if _is_single_source(above) and not _stays_with_source(node):
+        if self._is_single_source(above) and not _stays_with_source(node):
             return False
         width = self.widths[self._stage_of[above.id]]
         return node.width is None or (width is not None and width <= node.width)
@@ -222,7 +231,7 @@ class _Builder:
         if isinstance(node.spec, LoopHead):
             return None
         inputs = node.inputs
-        if isinstance(node.spec, JoinFrames):
+        if isinstance(node.spec, JoinFrames) or has_whole_right(node.spec):
             inputs = inputs[:1]
         kept = [
             self.widths[self._stage_of[source]]
@@ -235,7 +244,13 @@ class _Builder:
         return widest if node.width is None else min(widest, node.width)
 
     def _keeps_rows_in_place(self, above: Node) -> bool:
-        return above.regroups is None and not _is_single_source(above)
+        return above.regroups is None and not self._is_single_source(above)
+
+    def _is_single_source(self, node: Node) -> bool:
+        """Whether an operator reads a source that exists once, or gives it time."""
+        while isinstance(node.spec, AssignTime):
+            node = self._by_id[node.inputs[0]]
+        return isinstance(node.spec, Read) and not node.spec.source.is_parallel
 
     def _connect(self, above: Node, node: Node, stage: int, port: int) -> None:
         source = self._stage_of[above.id]
@@ -250,6 +265,8 @@ class _Builder:
             outlet=_outlet(above, node),
             is_back=above.id in node.back,
             carries_rounds=self._carries_rounds(above, node) and not is_control,
+            leaves=self._left_loop(above, node),
+            carries_time=above.makes_times and not isinstance(node.spec, LateRows),
         )
         self.edges.append(edge)
 
@@ -261,6 +278,15 @@ class _Builder:
         if isinstance(node.spec, BodyInput):
             return bool(loops) and loops[-1] == above.id
         return bool(loops) and loops[-1] in self._enclosing[above.id]
+
+    def _left_loop(self, above: Node, node: Node) -> int | None:
+        """Return the head of the loop that ends between two operators, if one does."""
+        if isinstance(node.spec, LoopResult):
+            return above.id
+        if isinstance(node.spec, Decide) or above.id in node.back:
+            return None
+        left = set(self._enclosing[above.id]) - set(self._enclosing[node.id])
+        return min(left, default=None)
 
     def _connect_letters(self, stage: int) -> None:
         """Bring the letters of all stages before this one together."""
@@ -303,6 +329,8 @@ class _Builder:
 
 def _outlet(above: Node, node: Node) -> int:
     """Return where what a node reads leaves the node above."""
+    if isinstance(node.spec, LateRows):
+        return Outlet.LATE
     if not isinstance(above.spec, LoopHead):
         return 0
     if isinstance(node.spec, LoopResult):
@@ -318,11 +346,8 @@ def _stays_with_source(node: Node) -> bool:
     """Whether an operator behind a single source need not run on all workers.
 
     Keys are computed right there: rows then move once, not twice, and those of a key
-    stay in order.
+    stay in order.  So are timestamps, which say the more the nearer to the source.
     """
     is_narrow = node.width == 1 or node.is_sink
-    return is_narrow or _only_moves(node) or isinstance(node.spec, KeyBy)
-
-
-def _is_single_source(node: Node) -> bool:
-    return isinstance(node.spec, Read) and not node.spec.source.is_parallel
+    is_cheap = isinstance(node.spec, KeyBy | AssignTime | AssignFrameTime)
+    return is_narrow or is_cheap or _only_moves(node)

@@ -11,7 +11,15 @@ from millstream.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from millstream.protocol.ids import Epoch
 
-__all__ = ["ROUND_END", "Barrier", "Hops", "Order", "RoundEnd", "barrier_from_wire"]
+__all__ = [
+    "LAST_WORDS",
+    "ROUND_END",
+    "Barrier",
+    "Hops",
+    "Order",
+    "RoundEnd",
+    "barrier_from_wire",
+]
 
 _FIELD_COUNT = 3
 
@@ -47,10 +55,19 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class RoundEnd:
-    """Everything of a round of an iteration is before it; in a free loop, of a look."""
+    """Everything of a round of an iteration is before it; in a free loop, of a look.
+
+    Attributes
+    ----------
+    asks_last_words
+        Whether operators of a free loop say what they would say at its end, before it.
+    """
+
+    asks_last_words: bool = False
 
 
 ROUND_END = RoundEnd()
+LAST_WORDS = RoundEnd(asks_last_words=True)
 
 
 @dataclass(frozen=True, slots=True)

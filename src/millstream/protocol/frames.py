@@ -3,7 +3,7 @@
 A `Frame` is one unit on the connection of a pair of peers.  Control messages
 (`MESSAGE`) stand outside every channel; all other kinds belong to one channel,
 whose elements obey the grammar
-``(BATCH | BARRIER | ROUND | HOPS)* END``.  `CREDIT` and `CLOSE` travel
+``(BATCH | BARRIER | WATERMARK | ROUND | HOPS)* END``.  `CREDIT` and `CLOSE` travel
 against the channel's direction, from its reader to its writer.
 
 This module does not know how a frame is encoded or sent.
@@ -32,6 +32,7 @@ class FrameKind(IntEnum):
     BARRIER = 6
     ROUND = 7
     HOPS = 8
+    WATERMARK = 9
 
 
 ELEMENTS = frozenset(
@@ -40,6 +41,7 @@ ELEMENTS = frozenset(
         FrameKind.BARRIER,
         FrameKind.ROUND,
         FrameKind.HOPS,
+        FrameKind.WATERMARK,
         FrameKind.END,
     }
 )
@@ -53,8 +55,8 @@ class Frame:
     Attributes
     ----------
     body
-        A control message, a batch (a list), a `Barrier`, `RoundEnd` or `Hops`, a number
-        of bytes (`CREDIT`) or None.
+        A control message, a batch (a list), a `Barrier`, `Watermark`, `RoundEnd` or `Hops`,
+        a number of bytes (`CREDIT`) or None.
     cost
         Bytes of credit a batch takes; 0 for every other kind.
     """

@@ -23,13 +23,15 @@ ended job has left nothing behind.
 **Recovery.**  A job that keeps snapshots survives a lost worker, a broken link and a
 function that raises.  It is *interrupted*: it waits in SETTLING until it is known which
 epoch to go back to (`Settled`), places the tasks on the workers that are left and
-deploys them from that epoch.  The generation goes up with the interruption, so that
+deploys them from that epoch.  A worker that cannot restore it, because its files are
+damaged, interrupts the job once more, for an older one.  The generation goes up with the
+interruption, so that
 nothing said before it is heard after it; a replacement is asked for at once
 (`StartWorker`) under an id that nobody had before.  A worker that comes while the job
 runs is a spare: a pause is asked for (`RequestPause`), and at its epoch (`PauseReached`)
 tasks are placed anew.
 
-What keeps failing ends the job: the same failure of a user function more than
+What keeps failing ends the job: the same failure of a worker or its functions more than
 `restarts_max` times, or more than `_LOSSES_MAX` losses, without a complete epoch between.
 
 **Without snapshots** the first loss fails the job.  A broken link between two workers
@@ -54,12 +56,12 @@ from millstream.protocol.ids import PeerId
 from millstream.protocol.job_events import (
     CancelRequested,
     Command,
-    CommitFailed,
     CommitOutput,
     Committed,
     EndJob,
     EpochCompleted,
     Event,
+    GivenUp,
     Interrupt,
     LinkBroke,
     Outcome,
@@ -86,40 +88,13 @@ if TYPE_CHECKING:
 
     from millstream.protocol.messages import Failed, Member, Message, SnapshotId
 
-__all__ = [
-    "CancelRequested",
-    "Command",
-    "CommitFailed",
-    "CommitOutput",
-    "Committed",
-    "EndJob",
-    "EpochCompleted",
-    "Event",
-    "Interrupt",
-    "JobCore",
-    "LinkBroke",
-    "Outcome",
-    "OutcomeKind",
-    "PauseReached",
-    "Phase",
-    "RequestPause",
-    "SendMessage",
-    "Settled",
-    "StartWorker",
-    "TimePassed",
-    "WorkerExited",
-    "WorkerFailed",
-    "WorkerFinished",
-    "WorkerHeard",
-    "WorkerLost",
-    "WorkerReady",
-    "WorkerRegistered",
-]
+__all__ = ["JobCore", "Phase"]
 
 _SUSPECT_NS = 1_000_000_000
 _EXIT_REASON_NS = 500_000_000
 _LOSSES_MAX = 20
-_LASTING = frozenset({"OperatorError", "TransportError", "OperationalError"})
+_DAMAGE = "SnapshotDamagedError"
+_LASTING = frozenset({"OperatorError", "TransportError", "OperationalError", _DAMAGE})
 """Failures of a worker that it may not repeat after a recovery."""
 
 
@@ -249,8 +224,8 @@ class JobCore:
                 )
             case Committed():
                 return self._handle_committed()
-            case CommitFailed(reason):
-                return self._fail("OperationalError", reason)
+            case GivenUp(reason, error):
+                return self._fail(error, reason)
             case Settled(snapshot):
                 return self._handle_settled(snapshot)
             case PauseReached(snapshot):
@@ -362,7 +337,7 @@ class JobCore:
             self._last_failure, self._same_failures = failure, 1
         if self._same_failures > self._restarts_max:
             return self._fail(report.kind, report.text, report)
-        return self._interrupt(report.text)
+        return self._interrupt(report.text, is_damaged=report.kind == _DAMAGE)
 
     def _handle_lost(self, worker: PeerId, reason: str) -> list[Command]:
         member = self._members.get(worker)
@@ -413,7 +388,7 @@ class JobCore:
             commands += self._interrupt(self._lost(worker, reason))
         return commands
 
-    def _interrupt(self, reason: str) -> list[Command]:
+    def _interrupt(self, reason: str, *, is_damaged: bool = False) -> list[Command]:
         """Leave the present generation; nothing to do if that has happened already."""
         if self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
             return []
@@ -421,7 +396,7 @@ class JobCore:
         self.generation += 1
         self._snapshot = None
         self._is_recovering = True
-        return [Interrupt(reason)]
+        return [Interrupt(reason, is_damaged)]
 
     def _handle_settled(self, snapshot: SnapshotId) -> list[Command]:
         if self.phase is not Phase.SETTLING:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CancelRequested",
     "Command",
-    "CommitFailed",
     "CommitOutput",
     "Committed",
     "EndJob",
     "EpochCompleted",
     "Event",
+    "GivenUp",
     "Interrupt",
     "LinkBroke",
     "Outcome",
@@ -147,10 +147,14 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitFailed:
-    """The output of the job could not be made visible."""
+class GivenUp:
+    """The output could not be made visible, or no snapshot can be gone on from.
+
+    `error` is the name of a class of `millstream.errors`.
+    """
 
     reason: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +194,7 @@ Event = (
     | LinkBroke
     | CancelRequested
     | Committed
-    | CommitFailed
+    | GivenUp
     | Settled
     | PauseReached
     | EpochCompleted
@@ -211,14 +215,18 @@ class SendMessage:
 
 @dataclass(frozen=True, slots=True)
 class CommitOutput:
-    """Make the output visible, then report `Committed` or `CommitFailed`."""
+    """Make the output visible, then report `Committed` or `GivenUp`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Nothing of the present generation counts any more; answer with `Settled`."""
+    """Nothing of the present generation counts any more; answer with `Settled`.
+
+    `is_damaged` if the snapshot cannot be restored: answer with an older one.
+    """
 
     reason: str
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

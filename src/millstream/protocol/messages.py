@@ -40,6 +40,7 @@ __all__ = [
     "Start",
     "Stop",
     "StoredFile",
+    "TimeProgress",
     "from_wire",
     "to_wire",
 ]
@@ -61,6 +62,9 @@ RoundProgress = tuple[int, int, int, tuple[float | str, ...]]
 
 StageProgress = tuple[int, int, int, int, int]
 """Stage id, rows in, rows out, nanoseconds busy, nanoseconds blocked."""
+
+TimeProgress = tuple[int, int, int, int]
+"""Stage id, rows too late, timestamps too far ahead, how far event time has come."""
 
 
 # From a worker to the coordinator.
@@ -95,13 +99,15 @@ class Heartbeat:
 class Progress:
     """What the worker's tasks have done since the start, one entry per stage.
 
-    `rounds` has those stages that decide over an iteration.
+    `rounds` has those stages that decide over an iteration, `times` those with event
+    time.
     """
 
     worker: int
     generation: int
     stages: tuple[StageProgress, ...]
     rounds: tuple[RoundProgress, ...] = ()
+    times: tuple[TimeProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

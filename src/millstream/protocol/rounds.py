@@ -24,7 +24,17 @@ Of an iteration inside another one, `input ended` is the end of the outer round.
 A *free loop* has no rounds; what goes round does so at its own pace.  Here a round is a
 look: heads that have no input left send a mark round, behind everything that they sent, and
 say how many rows came back before it did.  When that was none twice in a row, nothing is left
-in the loop.  Cuts may come at any time, so that epochs are passed on at once.
+in the loop but what its operators would say at its end.  They say it in one more look; if
+still nothing came back, the loop is over.  Cuts may come at any time, so that epochs are
+passed on at once.
+
+Unread loops
+------------
+What follows a loop may need no more of it.  A head tells the decider when nobody reads what
+leaves on its worker.  When no head has readers, the decider tells all of them, so that they
+read no more input; as soon as they are ready, or the round that is under way has ended, the
+loop is over.  Deciding so at once would let heads end on both sides of a cut: they are ready
+only behind the barriers that they have sent.
 
 Epochs
 ------
@@ -65,6 +75,8 @@ __all__ = [
     "Head",
     "HeadPhase",
     "HeadReady",
+    "HeadUnread",
+    "LoopUnread",
     "RoundsSoFar",
 ]
 
@@ -110,6 +122,18 @@ class HeadReady:
     part: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class HeadUnread:
+    """Nobody reads what leaves the loop on the worker of a head, from that head."""
+
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopUnread:
+    """Nobody reads what leaves the loop, from the decider to the heads."""
+
+
 class HeadPhase(Enum):
     """Where a head stands."""
 
@@ -134,12 +158,15 @@ class Head:
         Whether what the body makes comes back to the head; else the decider gets it.
     is_nested
         Whether the input goes on after a result.
+    begun
+        Number of the last decision that an iteration was over; what is held is younger.
     """
 
     does_return: bool
     is_nested: bool = False
     phase: HeadPhase = HeadPhase.COLLECTING
     decided: int = 0
+    begun: int = 0
 
     def end_input(self) -> bool:
         """Note that all input of the iteration has come."""
@@ -158,6 +185,8 @@ class Head:
             raise RemoteProtocolError(msg)
         self.decided = decision.number
         self.phase = HeadPhase.GIVING if decision.is_over else HeadPhase.REPLAYING
+        if decision.is_over:
+            self.begun = decision.number
         return True
 
     def replayed(self) -> bool:
@@ -216,6 +245,7 @@ class Decider:
     value: Any = None
     last: Decision | None = None
     _parts: dict[int, Any] = field(default_factory=dict)
+    _unread: set[int] = field(default_factory=set)
     _barrier: Barrier | None = None
 
     @property
@@ -243,11 +273,22 @@ class Decider:
             return self._begin()
         return self.end_round(parts)
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether nobody reads what leaves the loop."""
+        return len(self._unread) == self.head_count
+
+    def note_unread(self, unread: HeadUnread) -> list[Any]:
+        """Take note of a head without readers; stop the input if it is the last."""
+        self._unread.add(unread.head)
+        may_tell = self.round == 0 or self.is_free
+        return [LoopUnread()] if self.is_unread and may_tell else []
+
     def end_round(self, results: Any) -> list[Any]:
         """Judge a round."""
         assert self.round > 0, "a round ended that nobody began"
         self.value, is_enough = self.judge(self.value, results)
-        if is_enough or self.round == self.rounds_max:
+        if is_enough or self.is_unread or self.round == self.rounds_max:
             self.round = 0
             return self._decided(is_over=True)
         self.round += 1
@@ -260,8 +301,9 @@ class Decider:
 
     def _begin(self) -> list[Any]:
         self.value = self.initial
-        self.round = 0 if self.rounds_max == 0 else 1
-        return self._decided(is_over=self.rounds_max == 0)
+        is_over = self.is_unread or self.rounds_max == 0
+        self.round = 0 if is_over else 1
+        return self._decided(is_over=is_over)
 
     def _decided(self, *, is_over: bool) -> list[Any]:
         self.last = Decision(self.number + 1, is_over, self.value)

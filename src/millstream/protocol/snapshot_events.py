@@ -22,6 +22,8 @@ __all__ = [
     "Committed",
     "Concluded",
     "Event",
+    "FallBack",
+    "FellBack",
     "GiveUp",
     "Inject",
     "Interrupted",
@@ -113,7 +115,19 @@ class PauseRequested:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The generation is over: somebody is lost or has failed."""
+    """The generation is over: somebody is lost or has failed.
+
+    `is_damaged` if a worker could not restore the epoch, because of damaged files.
+    """
+
+    is_damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FellBack:
+    """Everything newer than the epoch is damaged and counts no more."""
+
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +148,7 @@ Event = (
     | SnapshotRequested
     | PauseRequested
     | Interrupted
+    | FellBack
     | TimePassed
 )
 
@@ -205,6 +220,11 @@ class Abandoned:
 
 
 @dataclass(frozen=True, slots=True)
+class FallBack:
+    """Find the newest epoch that is whole, then report `FellBack`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """Answer to `Interrupted`: go back to this epoch; 0 is the beginning."""
 
@@ -220,9 +240,13 @@ class Concluded:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The output cannot be committed; the job must fail."""
+    """The output cannot be committed, or no epoch restored; the job must fail.
+
+    `error` is the name of a class of `millstream.errors`.
+    """
 
     reason: str
+    error: str = "OperationalError"
 
 
 Command = (
@@ -233,6 +257,7 @@ Command = (
     | Resume
     | Paused
     | Abandoned
+    | FallBack
     | Settled
     | Concluded
     | GiveUp

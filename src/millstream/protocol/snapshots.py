@@ -13,12 +13,15 @@ Theory of operation
                             +------------------- committed --------------------+
                                                    or PAUSED, if it was asked for
 
+    any of them --Interrupted--> RESTING, or SEARCHING --FellBack--> RESTING
+
 One epoch at a time: the next is announced when the sinks have committed the last, so
 that only the newest manifest can have transactions that are not committed.  An epoch
 that takes too long, that a task could not store, or whose manifest could not be written
 is abandoned.  Its barriers still pass, its number is spent, and what its tasks sealed
 for sinks goes into the next one; state needs no care, because deltas build on the last
-*complete* epoch.
+*complete* epoch.  The next one is given twice the time, so that a timeout that is too
+short for the job, for a lap of a long loop say, delays snapshots and does not end them.
 
 A task is through with an epoch when it sealed it, or when it ended before it.  `Ended`
 names the last epoch that the task cut, because its message may overtake the `Sealed` of
@@ -26,11 +29,12 @@ that epoch.  When every task has ended, a last epoch is stored without any barri
 
 A recovery begins with `Interrupted`.  If a manifest is being written just then, it will
 count or not; so the answer, `Settled`, waits for it.  Nothing of an older generation is
-heard after that.
+heard after that.  If the epoch to go back to turns out to be damaged, the answer is the
+newest one that is whole: it is the last complete epoch then, and deltas build on it.
 
 Invariants (see `SnapshotCore.validate`)
 ----------------------------------------
-1. Epochs strictly increase; a complete epoch is never taken back.
+1. Epochs strictly increase; a complete epoch is taken back only if it is damaged.
 2. Only tasks of the present generation are waited for.
 3. A transaction is handed to exactly one epoch that completes.
 """
@@ -51,6 +55,8 @@ from millstream.protocol.snapshot_events import (
     Committed,
     Concluded,
     Event,
+    FallBack,
+    FellBack,
     GiveUp,
     Inject,
     Interrupted,
@@ -72,37 +78,13 @@ from millstream.protocol.snapshot_events import (
 if TYPE_CHECKING:
     from millstream.protocol.messages import Ended, Sealed
 
-__all__ = [
-    "Abandoned",
-    "Announce",
-    "Command",
-    "Commit",
-    "CommitFailed",
-    "Committed",
-    "Concluded",
-    "Event",
-    "GiveUp",
-    "Inject",
-    "Interrupted",
-    "PauseRequested",
-    "Paused",
-    "Phase",
-    "Resume",
-    "Settled",
-    "SnapshotCore",
-    "SnapshotRequested",
-    "Started",
-    "Store",
-    "StoreFailed",
-    "Stored",
-    "TaskEnded",
-    "TaskId",
-    "TaskSealed",
-    "TimePassed",
-]
+__all__ = ["Phase", "SnapshotCore"]
 
 
 _COMMIT_TRIES_MAX = 5
+
+
+_PATIENCE_MAX = 64
 
 
 class Phase(Enum):
@@ -114,6 +96,7 @@ class Phase(Enum):
     STORING = auto()
     COMMITTING = auto()
     PAUSED = auto()
+    SEARCHING = auto()
     CONCLUDED = auto()
 
 
@@ -151,6 +134,8 @@ class SnapshotCore:
         self._last_used = max(epoch, last_used)
         self._interval_ns = interval_ns
         self._timeout_ns = timeout_ns
+        #: By how much the timeout is longer after epochs that took too long.
+        self._patience = 1
         self._retry_ns = retry_ns
         self._is_synchronous = is_synchronous
         self._generation = 0
@@ -195,8 +180,10 @@ class SnapshotCore:
             case PauseRequested():
                 self._is_pause_wanted = True
                 return self._advanced()
-            case Interrupted():
-                return self._handle_interrupted()
+            case Interrupted(is_damaged):
+                return self._search() if is_damaged else self._handle_interrupted()
+            case FellBack(epoch):
+                return self._handle_fell_back(epoch)
             case TimePassed(now_ns):
                 self._now_ns = now_ns
                 return self._handle_time()
@@ -252,6 +239,7 @@ class SnapshotCore:
         self._sealed = [s for s in self._sealed if s.epoch > epoch]
         stored = {(report.stage, report.task) for report in store.ended}
         self._ended |= dict.fromkeys(stored & self._tasks)
+        self._patience = 1
         self.phase = Phase.COMMITTING
         self._commit_tries = 1
         return [Announce(store.epoch), Commit(store.epoch)]
@@ -276,7 +264,9 @@ class SnapshotCore:
         if self._is_pausing and self._is_pause_wanted:
             self.phase = Phase.PAUSED
             return [Paused(store.epoch)]
-        self._wait(self._interval_ns, self._opened_ns)
+        # A job that stands still meanwhile must be given time to go on as well.
+        since_ns = self._now_ns if self._is_synchronous else self._opened_ns
+        self._wait(self._interval_ns, since_ns)
         return self._resumed(store.epoch) + self._advanced()
 
     def _handle_commit_failed(self, epoch: int, reason: str) -> list[Command]:
@@ -302,16 +292,31 @@ class SnapshotCore:
             self._barrier = None
         return abandoned + self._settled()
 
+    def _handle_fell_back(self, epoch: int) -> list[Command]:
+        assert self.phase is Phase.SEARCHING
+        assert epoch <= self.complete_epoch
+        self.complete_epoch = self._base_epoch = Epoch(epoch)
+        return self._settled()
+
     def _handle_time(self) -> list[Command]:
         is_due = self._due_ns is not None and self._now_ns >= self._due_ns
         if self.phase is Phase.COMMITTING and is_due:
             self._due_ns = None
             return [Commit(self.complete_epoch)]
         if self.phase is Phase.OPEN and self._now_ns > self._deadline_ns:
-            return self._abandon(self._late())
+            reason = self._late()
+            self._patience = min(2 * self._patience, _PATIENCE_MAX)
+            return self._abandon(reason)
         return self._advanced()
 
     # Steps
+
+    def _search(self) -> list[Command]:
+        """Look for an older epoch; tasks that were being restored run no epoch."""
+        assert self.phase in {Phase.RESTING, Phase.PAUSED}, self.phase
+        self._handle_interrupted()
+        self.phase = Phase.SEARCHING
+        return [FallBack()]
 
     def _advanced(self) -> list[Command]:
         """Open, complete or conclude, if the time has come."""
@@ -336,7 +341,7 @@ class SnapshotCore:
         orders = (Order.SNAPSHOT, *pauses)
         self._barrier = Barrier(Epoch(self._last_used), self._base_epoch, orders)
         self._opened_ns = self._now_ns
-        self._deadline_ns = self._now_ns + self._timeout_ns
+        self._deadline_ns = self._now_ns + self._timeout_ns * self._patience
         self._due_ns = None
         self.phase = Phase.OPEN
         return [Inject(self._barrier)]
@@ -415,5 +420,5 @@ class SnapshotCore:
             for stage, index in sorted(self._tasks - sealed)
             if not self._has_ended_before((stage, index), epoch)
         ]
-        seconds = self._timeout_ns / 1e9
+        seconds = self._timeout_ns * self._patience / 1e9
         return f"tasks {', '.join(missing)} did not seal it within {seconds:g} s"

@@ -105,6 +105,8 @@ class _Assembler:
     made: Assembly
     intakes: dict[tuple[int, int], Intake]
     window_bytes: int
+    #: Where rows leave a loop, by the node of its head and the index of the task.
+    exits: dict[tuple[int, int], list[OutputChannel]] = field(default_factory=dict)
 
     def make_intake(self, stage: Stage, index: int) -> None:
         config = self.deployment.config
@@ -146,16 +148,23 @@ class _Assembler:
         if isinstance(first.spec, Decide):
             return DeciderIntake(ends)
         if isinstance(first.spec, LoopHead) and not first.spec.iteration.has_rounds:
-            return FreeHeadIntake(first, index, ends)
+            return FreeHeadIntake(first, index, ends, self._exits(first, index))
         if isinstance(first.spec, LoopHead):
             held = round_of(first.spec.iteration, self._context(stage, index))
             is_nested = any(
                 c.port == Port.INPUT and c.channel.id in carrying for c in ends
             )
-            return HeadIntake(first.name, index, ends, held, is_nested=is_nested)
+            exits = None if is_nested else self._exits(first, index)
+            return HeadIntake(first.name, index, ends, held, exits, is_nested=is_nested)
         return ChannelIntake(
             ends, rounds=carrying, gate=stage.gate, is_free=stage.is_free
         )
+
+    def _exits(self, head: Node, index: int) -> list[OutputChannel] | None:
+        """Return the list that the exits of a loop on this worker will be in."""
+        if all(edge.leaves != head.id for edge in self.plan.stages.edges):
+            return None
+        return self.exits.setdefault((head.id, index), [])
 
     def _context(
         self,
@@ -172,6 +181,7 @@ class _Assembler:
             self.deployment.state,
             has_letters=any(edge.carries_letters for edge in edges),
             worker_count=self.plan.worker_count,
+            clock=self.clock,
         )
 
     def _attach_return(self, channel: Channel, end: InputChannel) -> None:
@@ -229,6 +239,8 @@ class _Assembler:
     ) -> Router:
         channels = self.plan.outputs(stage.id, index)
         ends = [self._output(c) for c in channels if c.edge.id == edge.id]
+        if edge.leaves is not None:
+            self.exits.setdefault((edge.leaves, index), []).extend(ends)
         config = self.deployment.config
         return make_router(edge, ends, index, config, has_letters=has_letters)
 

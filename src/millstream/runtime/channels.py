@@ -4,8 +4,8 @@ An `OutputChannel` collects rows and sends a batch when it is full or its timer 
 (rstream.md, section IV-B.2).  How a batch reaches the other end is the *carrier*'s
 business: by reference on the same worker, as a frame between two.
 
-A *mark* - a barrier, the end of a round, a number of hops - leaves behind all rows that were put in before
-it and takes no credit.
+A *mark* - a barrier, a watermark, the end of a round, a number of hops - leaves behind all
+rows that were put in before it and takes no credit.
 
 A *back channel* closes a loop.  It takes batches off its carrier at once and keeps them, on
 disk if there are many, so that its writer is never without credit: a writer that waited for
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.protocol.barrier import Barrier, Hops, RoundEnd
 from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.watermark import Watermark
 from millstream.state.batches import joined
 from millstream.state.shelf import Shelf
 
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 Rows = list[Any]
-Mark = Barrier | RoundEnd | Hops
+Mark = Barrier | Watermark | RoundEnd | Hops
 
 _CREDIT_PARTS = 4
 """A reader returns credit in quarters of the window, not frame by frame."""
@@ -413,10 +414,16 @@ class OutputChannel:
         self._is_due, self._mark = False, None
 
 
+_KIND_OF: dict[type[Mark], FrameKind] = {
+    Barrier: FrameKind.BARRIER,
+    Watermark: FrameKind.WATERMARK,
+    RoundEnd: FrameKind.ROUND,
+    Hops: FrameKind.HOPS,
+}
+
+
 def _kind(mark: Mark) -> FrameKind:
-    if isinstance(mark, Barrier):
-        return FrameKind.BARRIER
-    return FrameKind.ROUND if isinstance(mark, RoundEnd) else FrameKind.HOPS
+    return _KIND_OF[type(mark)]
 
 
 def _no_wake(_channel: InputChannel) -> None:

@@ -8,8 +8,12 @@ __all__ = ["SystemClock"]
 
 
 class SystemClock:
-    """The monotonic clock of this machine."""
+    """The clocks of this machine."""
 
     def monotonic_ns(self) -> int:
         """Nanoseconds since an arbitrary start; never goes back."""
         return time.monotonic_ns()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000

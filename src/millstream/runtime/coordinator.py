@@ -15,24 +15,23 @@ from typing import TYPE_CHECKING
 
 from millstream import errors
 from millstream.ports import FrameArrived, PeerLost
-from millstream.protocol import snapshots
+from millstream.protocol import snapshot_events
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation, PeerId
-from millstream.protocol.job import (
+from millstream.protocol.job import JobCore, Phase
+from millstream.protocol.job_events import (
     CancelRequested,
     Command,
-    CommitFailed,
     CommitOutput,
     Committed,
     EndJob,
     EpochCompleted,
     Event,
+    GivenUp,
     Interrupt,
-    JobCore,
     LinkBroke,
     OutcomeKind,
     PauseReached,
-    Phase,
     RequestPause,
     SendMessage,
     Settled,
@@ -73,8 +72,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from millstream.ports import Background, Clock, Network, NetworkEvent
-    from millstream.protocol.job import Outcome
-    from millstream.protocol.messages import RoundProgress
+    from millstream.protocol.job_events import Outcome
+    from millstream.protocol.messages import RoundProgress, TimeProgress
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.snapshots import Backing
 
@@ -123,6 +122,7 @@ class Coordinator:
         self.results = backing.results
         #: Latest progress of every worker, by worker and stage.
         self.progress: dict[PeerId, tuple[StageProgress, ...]] = {}
+        self.times: dict[PeerId, tuple[TimeProgress, ...]] = {}
         #: How far iterations have come, by the stage that decides over them.
         self.rounds: dict[int, RoundProgress] = {}
         #: Process ids of registered workers, for people and for tests that kill.
@@ -221,7 +221,7 @@ class Coordinator:
         self.keeper.poll()
         now_ns = self._clock.monotonic_ns()
         self._decide(TimePassed(now_ns))
-        self.keeper.handle(snapshots.TimePassed(now_ns))
+        self.keeper.handle(snapshot_events.TimePassed(now_ns))
         self._beat(now_ns)
         return bool(events or posted)
 
@@ -260,8 +260,9 @@ class Coordinator:
                 self._decide(WorkerRegistered(peer, host, port, now_ns))
             case Ready(_, generation) if generation == self._core.generation:
                 self._decide(WorkerReady(peer))
-            case Progress(_, _, stages, rounds):
+            case Progress(_, _, stages, rounds, times):
                 self.progress[peer] = stages
+                self.times[peer] = times
                 self.rounds |= {entry[0]: entry for entry in rounds}
             case Finished(_, generation) if generation == self._core.generation:
                 self._decide(WorkerFinished(peer))
@@ -282,9 +283,9 @@ class Coordinator:
                 name = self._sink_names[sink]
                 self.results.add(ResultPart(name, task, epoch, payload))
             case Sealed():
-                self.keeper.handle(snapshots.TaskSealed(message))
+                self.keeper.handle(snapshot_events.TaskSealed(message))
             case Ended():
-                self.keeper.handle(snapshots.TaskEnded(message))
+                self.keeper.handle(snapshot_events.TaskEnded(message))
             case Compacted():
                 self.keeper.compacted(message)
 
@@ -310,13 +311,13 @@ class Coordinator:
             if not recovery.restore_ns:
                 began_ns = recovery.began_ns + recovery.settle_ns
                 recovery.restore_ns = now_ns - began_ns
-        started = snapshots.Started(
+        started = snapshot_events.Started(
             self._core.generation, tasks, self._ended_tasks(), now_ns
         )
         self.keeper.handle(started)
         if self._is_pause_due:
             self._is_pause_due = False
-            self.keeper.handle(snapshots.PauseRequested())
+            self.keeper.handle(snapshot_events.PauseRequested())
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -324,36 +325,38 @@ class Coordinator:
                 self._send(worker, message)
             case StartWorker(worker):
                 self.wanted_workers.append(worker)
-            case Interrupt(reason):
+            case Interrupt(reason, is_damaged):
                 now_ns = self._clock.monotonic_ns()
                 self.recoveries.append(Recovery(reason, now_ns))
-                self.keeper.handle(snapshots.Interrupted())
+                self.keeper.handle(snapshot_events.Interrupted(is_damaged))
             case RequestPause():
                 self._request_pause()
             case CommitOutput() | EndJob():
                 pass
 
-    def _carry_out_snapshot(self, command: snapshots.Command | MergeFiles) -> None:
+    def _carry_out_snapshot(
+        self, command: snapshot_events.Command | MergeFiles
+    ) -> None:
         generation = self._core.generation
         match command:
-            case snapshots.Inject(barrier):
+            case snapshot_events.Inject(barrier):
                 self._send_all(Announced(generation, barrier.to_wire()))
-            case snapshots.Announce(epoch):
+            case snapshot_events.Announce(epoch):
                 self._decide(EpochCompleted())
                 self._send_all(Completed(generation, epoch))
-            case snapshots.Resume(epoch):
+            case snapshot_events.Resume(epoch):
                 self._send_all(Resumed(generation, epoch))
             case MergeFiles(snapshot, stages):
                 self._send_all(Compact(generation, snapshot, stages))
-            case snapshots.Paused():
+            case snapshot_events.Paused():
                 self._decide(PauseReached(self.keeper.ledger.snapshot))
-            case snapshots.Settled(epoch):
+            case snapshot_events.Settled(epoch):
                 self._go_back(epoch)
-            case snapshots.Concluded():
+            case snapshot_events.Concluded():
                 self._decide(Committed())
-            case snapshots.GiveUp(reason):
-                self._decide(CommitFailed(reason))
-            case snapshots.Abandoned(epoch, reason):
+            case snapshot_events.GiveUp(reason, error):
+                self._decide(GivenUp(reason, error))
+            case snapshot_events.Abandoned(epoch, reason):
                 self.abandoned.append((epoch, reason))
 
     def _go_back(self, epoch: int) -> None:
@@ -366,7 +369,7 @@ class Coordinator:
     def _request_pause(self) -> None:
         """Ask for a pause, now or as soon as the tasks that are starting run."""
         if self.keeper.is_running:
-            self.keeper.handle(snapshots.PauseRequested())
+            self.keeper.handle(snapshot_events.PauseRequested())
         else:
             self._is_pause_due = True
 

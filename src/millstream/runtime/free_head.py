@@ -4,30 +4,30 @@ Rows of the input and rows that came round leave in the order in which they came
 rows that were under way in the loop are logged (abs-snapshots.md, Algorithm 2) and stored
 with the snapshot; after a recovery they come round once more, before anything else.
 
-How the loop ends is decided in `millstream.protocol.rounds`.  That needs no storing: after a
+When the loop ends is decided in `millstream.protocol.rounds`.  That needs no storing: after a
 recovery the input ends again, and looking begins anew.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from millstream.plan.iteration import LoopHead, Outlet, Port, place_state
-from millstream.protocol.align import EpochAnnounced
+from millstream.protocol.align import Phase
 from millstream.protocol.barrier import RoundEnd
-from millstream.protocol.rounds import EpochPassedOn, Head, HeadPhase, HeadReady
-from millstream.runtime.intake import ChannelIntake
+from millstream.protocol.rounds import HeadPhase
+from millstream.runtime.loop_intake import LoopIntake
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from millstream.operators.rounds import RoundPart
+    from millstream.operators.rounds import Look, RoundPart
     from millstream.plan.nodes import Node
     from millstream.protocol.ids import Epoch
-    from millstream.runtime.channels import InputChannel, Mark
+    from millstream.protocol.rounds import Decision
+    from millstream.runtime.channels import InputChannel, Mark, OutputChannel
     from millstream.state.base import ShardRange, State
 
     Rows = list[Any]
@@ -37,28 +37,22 @@ __all__ = ["FreeHeadIntake"]
 _ANEW = b"\x01"
 
 
-class FreeHeadIntake(ChannelIntake):
+class FreeHeadIntake(LoopIntake):
     """Lets rows pass, and finds out when none are left."""
 
-    def __init__(self, node: Node, index: int, channels: list[InputChannel]) -> None:
-        back = {c.channel.id for c in channels if c.channel.edge.is_back}
-        super().__init__(channels, back=frozenset(back))
+    def __init__(
+        self,
+        node: Node,
+        index: int,
+        channels: list[InputChannel],
+        exits: list[OutputChannel] | None = None,
+    ) -> None:
+        super().__init__(index, channels, exits)
         assert isinstance(node.spec, LoopHead)
         self._node = node
         self._hops_max = node.spec.iteration.hops_max
-        self._index = index
-        self._head = Head(does_return=True)
-        self._open_inputs = {c for c in self._by_id if c not in back}
-        self._returned = {c.channel.id for c in channels if c.port == Port.RETURNED}
         self._rows_returned = 0
-        self._outbox: deque[HeadReady] = deque()
         self._in_flight = InFlight()
-        self._messages: deque[Any] = deque()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing is left in the loop."""
-        return self._head.phase is HeadPhase.OVER and not self._back
 
     def states(self) -> dict[str, State]:
         """Return what was under way in the loop at the last cut."""
@@ -67,8 +61,8 @@ class FreeHeadIntake(ChannelIntake):
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
         """Return a batch for the body or the decider, or None."""
         self._deliver_restored()
-        if self._head.phase is HeadPhase.OVER and self.barrier is None:
-            self._end_loop()
+        self._let_come_round()
+        self._look_around()
         while not self._is_interrupted():
             if self.is_holding:
                 # Those who would read on have paused; the barrier still comes round.
@@ -80,6 +74,8 @@ class FreeHeadIntake(ChannelIntake):
                 return [self._outbox.popleft()], 0
             elif self._messages:
                 self._hear(self._messages.popleft())
+            elif self._left:
+                self._end(self._left.popleft())
             elif self._delivered:
                 taken = self._pass_on()
                 if taken is not None:
@@ -90,18 +86,32 @@ class FreeHeadIntake(ChannelIntake):
                 return None
         return None
 
-    def _is_interrupted(self) -> bool:
-        """Whether something must be done before the next batch, or there is none."""
-        is_over = self._head.phase is HeadPhase.OVER
-        if is_over or self.hops_due is not None:
-            return True
-        return bool(self.barrier) or self.is_mark_due or self.is_sealed
+    def _let_come_round(self) -> None:
+        """Log what was under way at the last cut, though nobody reads what it becomes.
+
+        Who reads no more today may do so again after a recovery.
+        """
+        while self._is_unsettled and self._ready and not self.is_sealed:
+            self._read(self._ready.popleft())
+            self._delivered.clear()
+
+    @property
+    def _is_unsettled(self) -> bool:
+        is_logging = self._aligner.phase is Phase.LOGGING
+        return is_logging and self._is_unread and self._head.phase is HeadPhase.OVER
+
+    def _end_loop(self) -> None:
+        if not self._is_unsettled:
+            super()._end_loop()
 
     def _pass_on(self) -> tuple[Rows, int] | None:
         rows, channel, hops = self._delivered[0]
         if channel.port == Port.DECISIONS:
             self._delivered.popleft()
             self._messages.extend(rows)
+            return None
+        if self._is_unread:
+            self._delivered.popleft()
             return None
         self.outlet = Outlet.BODY
         if self._hops_max is not None and channel.port == Port.RETURNED:
@@ -125,16 +135,16 @@ class FreeHeadIntake(ChannelIntake):
             )
             raise RuntimeError(msg)
 
-    def _hear(self, message: Any) -> None:
-        if isinstance(message, EpochPassedOn):
-            self._obey(self._aligner.handle(EpochAnnounced(message.barrier)))
-        elif self._head.decide(message):
-            if message.is_over:
-                self._head.given()
-            else:
-                self._head.replayed()
-                self.outlet = Outlet.BODY
-                self.is_mark_due = True
+    def _carry_out(self, decision: Decision) -> None:
+        look: Look | None = decision.value
+        self.are_words_due = look is not None and look.asks_last_words
+        if decision.is_over:
+            self.are_words_due = False
+            self._head.given()
+        else:
+            self._head.replayed()
+            self.outlet = Outlet.BODY
+            self.is_mark_due = True
 
     def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
         if not isinstance(element, RoundEnd):
@@ -144,19 +154,9 @@ class FreeHeadIntake(ChannelIntake):
         if self._returned <= self._rounds_ended:
             self._rounds_ended.clear()
             self._head.returned()
-            self._tell_ready()
-
-    def _end(self, channel: InputChannel) -> None:
-        super()._end(channel)
-        if channel.port == Port.INPUT:
-            self._open_inputs.discard(channel.channel.id)
-            if not self._open_inputs and self._head.end_input():
-                self._tell_ready()
-
-    def _tell_ready(self) -> None:
-        part: RoundPart = (self._rows_returned, [])
-        self._rows_returned = 0
-        self._outbox.append(HeadReady(self._index, self._head.decided, part))
+            part: RoundPart = (self._rows_returned, [])
+            self._rows_returned = 0
+            self._tell_ready(part)
 
     def position(self, row_index: int | None, row_count: int) -> str:  # noqa: ARG002 - as channels
         """Say which records are meant."""

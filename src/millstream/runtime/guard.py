@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.operators.failure import blame, is_record_to_blame, row_index
 from millstream.operators.letters import DeadLetter
+from millstream.plan.frame_windows import HIDDEN
+from millstream.plan.timed import bare, makes_pairs
 from millstream.state.batches import joined
 
 if TYPE_CHECKING:
@@ -53,10 +55,13 @@ class Guard:
 
         def attempt(part: Rows) -> Rows:
             undo = operator.keep(part)
+            late, late_count = len(operator.late), operator.late_count
             try:
                 return operator.process(part, port)
             except Exception:
                 undo()
+                del operator.late[late:]
+                operator.late_count = late_count
                 raise
 
         def refuse(error: Exception, part: Rows, start: int) -> int | None:
@@ -65,7 +70,13 @@ class Guard:
             if index is not None:
                 cause = _cause(error, found.user_line)
                 at = locate(start + index)
-                letters.append(_letter(part, index, cause, found.node, at))
+                first = operator.nodes[0]
+                record = bare(
+                    _record(part, index),
+                    is_timed=first.takes_times and isinstance(part, list),
+                    has_key=first.takes_pairs,
+                )
+                letters.append(DeadLetter(record, cause, found.node.user_name, at))
             return index
 
         size = 1 if operator.is_lasting else len(rows)
@@ -84,7 +95,13 @@ class Guard:
                 index = _the_only(part)
             if index is not None:
                 at = f"record {start + index} of {len(rows)} to be sent on"
-                letters.append(_letter(part, index, _cause(error, ""), node, at))
+                record = bare(
+                    _record(part, index),
+                    is_timed=node.makes_times and isinstance(part, list),
+                    has_key=makes_pairs(node),
+                )
+                cause = _cause(error, "")
+                letters.append(DeadLetter(record, cause, node.user_name, at))
             return index
 
         for dealt in _without_failing(rows, len(rows), router.dealt, refuse):
@@ -122,10 +139,12 @@ def _the_only(part: Rows) -> int | None:
     return 0 if len(part) == 1 else None
 
 
-def _letter(part: Any, index: int, cause: str, node: Node, at: str) -> DeadLetter:
-    is_rows = isinstance(part, list)
-    record = part[index] if is_rows else part.row(index, named=True)
-    return DeadLetter(record, cause, node.user_name, at)
+def _record(part: Any, index: int) -> Any:
+    """Return a record of a batch; of a data frame without the columns nobody knows."""
+    if isinstance(part, list):
+        return part[index]
+    named: dict[str, Any] = part.row(index, named=True)
+    return {name: value for name, value in named.items() if name not in HIDDEN}
 
 
 def _cause(error: Exception, user_line: str) -> str:

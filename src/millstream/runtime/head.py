@@ -1,4 +1,4 @@
-"""The intakes of the tasks that run an iteration: its heads, and its decider.
+"""The intakes of the tasks that run an iteration in rounds: its heads, and its decider.
 
 What they do when is decided in `millstream.protocol.rounds`, what heads hold is in
 `millstream.operators.rounds`; here both meet channels, epochs and recoveries.
@@ -10,17 +10,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.deciding import FROM_OUTSIDE
+from millstream.operators.rounds import ReturningRound
 from millstream.plan.iteration import Outlet, Port, place_state
-from millstream.protocol.align import EpochAnnounced
 from millstream.protocol.barrier import RoundEnd
-from millstream.protocol.rounds import (
-    Decision,
-    EpochPassedOn,
-    Head,
-    HeadPhase,
-    HeadReady,
-)
+from millstream.protocol.rounds import HeadPhase
 from millstream.runtime.intake import ChannelIntake
+from millstream.runtime.loop_intake import LoopIntake
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
@@ -28,8 +23,8 @@ if TYPE_CHECKING:
 
     from millstream.operators.rounds import Round
     from millstream.protocol.barrier import Barrier
-    from millstream.protocol.ids import ChannelId
-    from millstream.runtime.channels import InputChannel, Mark
+    from millstream.protocol.rounds import Decision
+    from millstream.runtime.channels import InputChannel, Mark, OutputChannel
     from millstream.state.base import State
 
     Rows = list[Any]
@@ -37,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["DeciderIntake", "HeadIntake"]
 
 
-class HeadIntake(ChannelIntake):
+class HeadIntake(LoopIntake):
     """Collects the input of an iteration, replays rounds, and gives the result.
 
     While it replays or gives it reads no channel, so that no cut falls in between.  An
@@ -51,30 +46,18 @@ class HeadIntake(ChannelIntake):
         index: int,
         channels: list[InputChannel],
         held: Round,
+        exits: list[OutputChannel] | None = None,
         *,
         is_nested: bool,
     ) -> None:
-        back = {c.channel.id for c in channels if c.channel.edge.is_back}
-        super().__init__(channels, back=frozenset(back))
+        super().__init__(index, channels, exits, is_nested=is_nested)
         self._name = name
-        self._index = index
         self._held = held
-        inputs = self._of_port(Port.INPUT)
-        self._open_inputs = set(inputs)
-        self._inputs = inputs if is_nested else set()
-        self._returned = self._of_port(Port.RETURNED)
-        self._head = Head(does_return=bool(self._returned), is_nested=is_nested)
-        self._outbox: deque[HeadReady] = deque()
-        self._messages: deque[Any] = deque()
+        self._inputs = self._of_port(Port.INPUT) if is_nested else set()
         self._giving: Iterator[Any] = iter(())
         #: Wake-ups of channels with rows of a round that has not begun here.
         self._early: list[InputChannel] = []
         self._rounds_state = TaskState(self._kept, self._put)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the result has been given, or nothing will ever begin."""
-        return self._head.phase is HeadPhase.OVER and not self._back
 
     def states(self) -> dict[str, State]:
         """Return what it holds, and where it stands."""
@@ -85,8 +68,7 @@ class HeadIntake(ChannelIntake):
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
         """Return a batch for the body, the decider or what follows, or None."""
-        if self._head.phase is HeadPhase.OVER and self.barrier is None:
-            self._end_loop()
+        self._look_around()
         while not self._is_interrupted():
             if self._outbox:
                 self.outlet = Outlet.DECIDER
@@ -97,6 +79,8 @@ class HeadIntake(ChannelIntake):
                     return batch, 0
             elif self._messages and not self._aligner.is_cut_due:
                 self._hear(self._messages.popleft())
+            elif self._left:
+                self._end(self._left.popleft())
             elif self._delivered:
                 rows, channel, _ = self._delivered.popleft()
                 self._take_in(rows, channel)
@@ -105,11 +89,6 @@ class HeadIntake(ChannelIntake):
             else:
                 return None
         return None
-
-    def _is_interrupted(self) -> bool:
-        """Whether something must be done before the next batch, or there is none."""
-        is_over = self._head.phase is HeadPhase.OVER
-        return is_over or bool(self.barrier) or self.is_mark_due or self.is_sealed
 
     def _read(self, channel: InputChannel) -> None:
         """Take an element of a channel, unless it is of a round that has not begun here.
@@ -146,19 +125,18 @@ class HeadIntake(ChannelIntake):
         if channel.port == Port.INPUT:
             self._held.collect(rows)
         elif channel.port == Port.RETURNED:
-            self._held.take_back(rows)
+            self._returning.take_back(rows)
         else:
             self._messages.extend(rows)
 
-    def _hear(self, message: Any) -> None:
-        if isinstance(message, EpochPassedOn):
-            self._obey(self._aligner.handle(EpochAnnounced(message.barrier)))
-            return
-        assert isinstance(message, Decision)
-        if self._head.decide(message):
-            is_over = message.is_over
-            held = self._held
-            self._giving = held.result(message) if is_over else held.begin(message)
+    @property
+    def _returning(self) -> ReturningRound:
+        assert isinstance(self._held, ReturningRound), "nothing comes back in a cycle"
+        return self._held
+
+    def _carry_out(self, decision: Decision) -> None:
+        give = self._held.result if decision.is_over else self._held.begin
+        self._giving = give(decision)
 
     def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
         if not isinstance(element, RoundEnd):
@@ -167,26 +145,18 @@ class HeadIntake(ChannelIntake):
         self._rounds_ended.add(channel.channel.id)
         if self._inputs and self._inputs <= self._rounds_ended:
             self._rounds_ended -= self._inputs
-            if self._head.end_input():
-                self._tell_ready(None)
+            self._end_input()
         elif self._returned and self._returned <= self._rounds_ended:
             self._rounds_ended -= self._returned
             self._head.returned()
-            self._tell_ready(self._held.part())
+            self._tell_ready(self._returning.part())
 
-    def _end(self, channel: InputChannel) -> None:
-        super()._end(channel)
-        self._open_inputs.discard(channel.channel.id)
-        if self._open_inputs or channel.port != Port.INPUT:
-            return
+    def _end_inputs(self) -> None:
         if self._head.is_nested:
             # The iteration around it is over.
             self._head.phase = HeadPhase.OVER
-        elif self._head.end_input():
-            self._tell_ready(None)
-
-    def _tell_ready(self, part: Any) -> None:
-        self._outbox.append(HeadReady(self._index, self._head.decided, part))
+        else:
+            super()._end_inputs()
 
     def position(self, row_index: int | None, row_count: int) -> str:  # noqa: ARG002 - as channels
         """Say in which round something is wrong; rows have no numbers there."""
@@ -198,21 +168,20 @@ class HeadIntake(ChannelIntake):
         """Drop what was in flight: only decisions, which are told again."""
         assert all(port == Port.DECISIONS for port, _, _ in logged)
 
-    def _kept(self) -> tuple[bool, int]:
-        assert self._head.may_cut, self._head
-        return self._head.phase is HeadPhase.WAITING, self._head.decided
+    def _kept(self) -> tuple[bool, int, int]:
+        head = self._head
+        assert head.may_cut, head
+        return head.phase is HeadPhase.WAITING, head.decided, head.begun
 
-    def _put(self, values: list[tuple[bool, int]]) -> None:
+    def _put(self, values: list[tuple[bool, int, int]]) -> None:
         """Go on where one or more former heads were; they all were in the same place."""
-        is_waiting = any(waiting for waiting, _ in values)
-        self._head.decided = max(decided for _, decided in values)
-        self._held.resume(self._head.decided)
+        is_waiting = any(waiting for waiting, _, _ in values)
+        self._head.decided = max(decided for _, decided, _ in values)
+        self._head.begun = max(begun for _, _, begun in values)
+        self._held.resume(self._head.decided, self._head.begun)
         if is_waiting:
             self._head.phase = HeadPhase.WAITING
             self._tell_ready(None)
-
-    def _of_port(self, port: Port) -> set[ChannelId]:
-        return {c.channel.id for c in self.channels if c.port == port}
 
 
 class DeciderIntake(ChannelIntake):

@@ -2,7 +2,8 @@
 
 Both answer `take` with a batch, with None when there is nothing now, and know when
 nothing will ever come again.  When the barriers of an epoch are aligned, `barrier` is
-the one to cut at; nothing more is taken until `release`.
+the one to cut at; nothing more is taken until `release`.  When event time has gone on,
+`watermark_due` tells how far.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from millstream.protocol.align import (
     UnblockChannel,
 )
 from millstream.protocol.barrier import Barrier, Hops, RoundEnd
+from millstream.protocol.watermark import BEGINNING, EventTime, Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +63,8 @@ class ChannelIntake:
     outlet = 0
     #: Whether the end of a round must leave at `outlet` before anything else.
     is_mark_due = False
+    #: Whether the operators of a free loop say their last words before that.
+    are_words_due = False
     #: How often what is taken next has gone round a free loop, if that must be said first.
     hops_due: int | None = None
     #: Whether the task stands still but for what must come round a loop before its pause.
@@ -89,6 +93,9 @@ class ChannelIntake:
         self._parked: list[InputChannel] = []
         #: Batches that may be given to the operators, before any others.
         self._delivered: deque[tuple[Rows, InputChannel, int]] = deque()
+        #: How far event time has come, where that has not been told.
+        self.watermark_due: Watermark | None = None
+        self._begin_time()
         self._hops = 0
         self._current: InputChannel | None = None
         self._over_ports: list[int] = []
@@ -129,10 +136,21 @@ class ChannelIntake:
         open_ports = {c.port for c in self.channels if not c.is_ended}
         return frozenset(c.port for c in self.channels) - open_ports
 
+    @property
+    def origin(self) -> str:
+        """Where the last batch came from."""
+        return "" if self._current is None else _origin(self._current)
+
+    def open_origins(self) -> list[str]:
+        """Return where more may come from."""
+        return [_origin(c) for c in self.channels if not c.is_ended or len(c)]
+
     def begin_round(self) -> None:
         """Take the rows of the next round."""
+        self._begin_time()
         self._rounds_ended.clear()
         self._rounds_done += 1
+        self.are_words_due = False
 
     def announce(self, barrier: Barrier) -> None:
         """Channels bring the barrier; the announcement is for those without any."""
@@ -148,6 +166,8 @@ class ChannelIntake:
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
         """Return a batch and its input port, or None."""
         while self.barrier is None and (self._delivered or self._ready):
+            if self._has_time_passed():
+                return None
             if self._delivered:
                 if self._gate is not None and self._gate.begun <= self._rounds_done:
                     return None
@@ -157,7 +177,20 @@ class ChannelIntake:
                 rows, self._current, _ = self._delivered.popleft()
                 return rows, self._current.port
             self._read(self._ready.popleft())
+        self._has_time_passed()
         return None
+
+    def _begin_time(self) -> None:
+        timed = (c for c in self.channels if c.channel.edge.carries_time)
+        self._time = EventTime(c.channel.id for c in timed if not c.is_ended)
+        self._told = Watermark(BEGINNING)
+
+    def _has_time_passed(self) -> bool:
+        """Whether event time must be told before anything else is taken."""
+        promise = self._time.promise
+        if self.barrier is None and promise != self._told:
+            self.watermark_due = self._told = promise
+        return self.watermark_due is not None
 
     def release(self) -> None:
         """Read on: the cut is done."""
@@ -180,6 +213,7 @@ class ChannelIntake:
         """Take the end of a channel."""
         self._rounds.discard(channel.channel.id)
         self._back -= {channel.channel.id}
+        self._time.end(channel.channel.id)
         self._note_end(channel.port)
         self._obey(self._aligner.handle(ChannelEnded(channel.channel.id)))
 
@@ -189,9 +223,13 @@ class ChannelIntake:
             self._obey(self._aligner.handle(BarrierArrived(own, element)))
         elif isinstance(element, RoundEnd):
             self._rounds_ended.add(own)
+            self.are_words_due |= element.asks_last_words
             self._note_end(channel.port)
         elif isinstance(element, Hops):
             channel.hops = element.count
+        elif isinstance(element, Watermark):
+            assert not self._delivered, "time passes behind all that came before"
+            self._time.note(own, element)
         elif own in self._back:
             batch = (element, channel.hops)
             self._obey(self._aligner.handle(BatchArrived(own, batch)))
@@ -277,7 +315,9 @@ class SourceIntake:
 
     outlet = 0
     is_mark_due = False
+    are_words_due = False
     hops_due: int | None = None
+    watermark_due: Watermark | None = None
     has_rounds = False
     is_round_over = False
     ended_ports: frozenset[int] = frozenset()
@@ -321,6 +361,15 @@ class SourceIntake:
     def is_ready(self) -> bool:
         """A source is always worth asking, unless it was idle a moment ago."""
         return not self.is_over
+
+    @property
+    def origin(self) -> str:
+        """Name of the split that the last batch came from."""
+        return "" if self._current is None else self._current[0].name
+
+    def open_origins(self) -> list[str]:
+        """Return the splits that have not been read to their end."""
+        return [s.name for s, _ in self._open] + [s.name for s in self._waiting]
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:
         """Return a batch and port 0, or None."""
@@ -429,6 +478,10 @@ class SourceIntake:
             split, reader = self._open.popleft()
             self._done.append(split.name)
             reader.close()
+
+
+def _origin(channel: InputChannel) -> str:
+    return f"channel {channel.channel.id}"
 
 
 Intake = ChannelIntake | SourceIntake

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError
 from millstream.protocol.messages import Failed
-from millstream.runtime.task import TaskFailedError
+from millstream.runtime.chain import TaskFailedError
 
 if TYPE_CHECKING:
     from millstream.protocol.ids import Generation, PeerId

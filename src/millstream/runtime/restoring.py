@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Restoration", "beginning_of", "is_same_plan"]
 
-_KEYLESS = {SegmentKind.TASK, SegmentKind.BATCHES}
+_KEYLESS = {SegmentKind.TASK, SegmentKind.SHARED, SegmentKind.BATCHES}
 
 
 def beginning_of(manifest: Manifest, deployment: Deployment) -> Beginning:
@@ -102,12 +102,14 @@ class Restoration:
 
     def _fill(self, task: Task, state: State, segments: list[Segment]) -> None:
         """Give a state what is its own: by shard, or by index where it has no keys."""
-        by_index = [s for s in segments if self._target(s) == task.index]
-        keyless = [s for s in by_index if s.kind in _KEYLESS]
+        keyless = [
+            s for s in segments if s.kind in _KEYLESS and self._is_for(s, task.index)
+        ]
+        keyed = [s for s in segments if s.kind not in _KEYLESS]
         if keyless:
             state.restore(keyless, ALL_SHARDS)
-            return
-        keyed = [s for s in segments if s.kind not in _KEYLESS]
+            if not keyed:
+                return
         if self._is_same_plan:
             keyed = [s for s in keyed if s.task == task.index]
         try:
@@ -120,5 +122,8 @@ class Restoration:
             )
             raise SnapshotError(msg) from error
 
-    def _target(self, segment: Segment) -> int:
-        return segment.task if self._is_same_plan else segment.task % self._task_count
+    def _is_for(self, segment: Segment, index: int) -> bool:
+        if self._is_same_plan:
+            return segment.task == index
+        is_shared = segment.kind is SegmentKind.SHARED
+        return is_shared or segment.task % self._task_count == index

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.errors import SnapshotError
 from millstream.plan.nodes import Read
-from millstream.protocol import snapshots as core
+from millstream.protocol import snapshot_events as events
 from millstream.protocol.ids import Epoch
+from millstream.protocol.snapshots import Phase, SnapshotCore
 from millstream.runtime.compacting import Compactions
 from millstream.runtime.restoring import is_same_plan
 from millstream.runtime.results import Results, packed_parts
 from millstream.runtime.taken import REMEMBERED_MAX, snapshot_of
+from millstream.runtime.takeover import fall_back
 from millstream.state.keyhash import KEY_HASH_VERSION
 from millstream.state.layout import file_name
 from millstream.state.manifest import FORMAT, FileRef, Manifest
@@ -47,6 +49,7 @@ class _Piece(Enum):
     MANIFEST = auto()
     COMMIT = auto()
     SAVEPOINT = auto()
+    FALL_BACK = auto()
     GARBAGE = auto()
 
 
@@ -80,6 +83,8 @@ class Backing:
         The snapshot that the job begins with, if any.
     results
         Rows that came to the driver before that.
+    is_writing
+        Whether the flow has output that is committed with each epoch.
     """
 
     output: Output
@@ -87,6 +92,7 @@ class Backing:
     claim: int = 0
     manifest: Manifest | None = None
     results: Results = field(default_factory=Results)
+    is_writing: bool = True
 
     @property
     def is_keeping(self) -> bool:
@@ -112,7 +118,7 @@ class Ledger:
 
     def next_manifest(
         self,
-        store: core.Store,
+        store: events.Store,
         generation: int,
         rows: FileRef | None,
         duration_ms: int,
@@ -143,7 +149,7 @@ class Ledger:
             created=f"run {deployment.run}",
         )
 
-    def _files(self, store: core.Store, sealed: list[Sealed]) -> tuple[FileRef, ...]:
+    def _files(self, store: events.Store, sealed: list[Sealed]) -> tuple[FileRef, ...]:
         """Add the new deltas; what a task that ended had left is needed no more.
 
         Bases need nothing before them: the first epoch has only those, and so has the
@@ -161,7 +167,7 @@ class Ledger:
         return tuple(kept)
 
     def _offsets(
-        self, store: core.Store, sealed: list[Sealed]
+        self, store: events.Store, sealed: list[Sealed]
     ) -> dict[str, dict[str, tuple[int, bool]]]:
         before = {} if self.manifest is None else self.manifest.offsets
         offsets = {operator: dict(splits) for operator, splits in before.items()}
@@ -189,7 +195,7 @@ def _reference(file: Any, report: Sealed, *, since: int) -> FileRef:
     )  # fmt: skip
 
 
-def _transactions(store: core.Store) -> tuple[Transaction, ...]:
+def _transactions(store: events.Store) -> tuple[Transaction, ...]:
     reports: list[Sealed | Ended] = [*store.sealed, *store.ended]
     return tuple(
         (operator, report.task, payload)
@@ -212,7 +218,7 @@ class SnapshotKeeper:
         deployment: Deployment,
         backing: Backing,
         background: Background,
-        tell: Callable[[core.Command | MergeFiles], None],
+        tell: Callable[[events.Command | MergeFiles], None],
     ) -> None:
         manifest = backing.manifest
         splits = None if manifest is None else manifest.splits
@@ -222,19 +228,20 @@ class SnapshotKeeper:
         self._store = backing.store if backing.is_keeping else None
         self._background = background
         self._output = backing.output
+        self._is_writing = backing.is_writing
         self._results = backing.results
         self._tell = tell
         self._generation = 0
         self._opened_epoch = self._opened_ns = self._now_ns = 0
         self._savepoints: list[Savepoint] = []
-        self._storing: core.Store | None = None
+        self._storing: events.Store | None = None
         self._writing: Manifest | None = None
         self._task_count = 0
         self._pending = 0
         self._is_halted = False
         config, epoch = deployment.config, 0 if manifest is None else manifest.epoch
         interval_ns = config.snapshot_every_ms * 1_000_000
-        self._core = core.SnapshotCore(
+        self._core = SnapshotCore(
             epoch=Epoch(epoch),
             last_used=epoch,
             interval_ns=interval_ns if backing.is_keeping else None,
@@ -247,7 +254,8 @@ class SnapshotKeeper:
     @property
     def is_running(self) -> bool:
         """Whether there is a generation whose tasks run."""
-        return self._core.phase not in {core.Phase.RESTING, core.Phase.CONCLUDED}
+        resting = {Phase.RESTING, Phase.SEARCHING, Phase.CONCLUDED}
+        return self._core.phase not in resting
 
     @property
     def complete_epoch(self) -> int:
@@ -259,9 +267,9 @@ class SnapshotKeeper:
         """Whether the output of the whole job is being made visible."""
         is_last = self._storing is not None and self._is_last(self._storing)
         return is_last and self._core.phase in {
-            core.Phase.STORING,
-            core.Phase.COMMITTING,
-            core.Phase.CONCLUDED,
+            Phase.STORING,
+            Phase.COMMITTING,
+            Phase.CONCLUDED,
         }
 
     @property
@@ -273,17 +281,17 @@ class SnapshotKeeper:
         """Begin nothing more: the job has failed or was cancelled."""
         self._is_halted = True
 
-    def handle(self, event: core.Event) -> None:
+    def handle(self, event: events.Event) -> None:
         """Take an event and carry out what follows from it."""
         if self._is_halted:
             return
         match event:
-            case core.TimePassed(now_ns):
+            case events.TimePassed(now_ns):
                 self._now_ns = now_ns
-            case core.Started(generation, tasks):
+            case events.Started(generation, tasks):
                 self._generation = generation
                 self._task_count = len(tasks)
-            case core.Interrupted():
+            case events.Interrupted():
                 self.ledger.compactions.clear()
         for command in self._core.handle(event):
             self._carry_out(command)
@@ -297,7 +305,7 @@ class SnapshotKeeper:
     def savepoint(self, savepoint: Savepoint) -> None:
         """Copy the next complete epoch to another directory."""
         self._savepoints.append(replace(savepoint, after=self.complete_epoch))
-        self.handle(core.SnapshotRequested())
+        self.handle(events.SnapshotRequested())
 
     def compacted(self, report: Compacted) -> None:
         """Take up that a task has merged its files."""
@@ -308,13 +316,15 @@ class SnapshotKeeper:
         """Carry out nothing more."""
         self._background.close()
 
-    def _carry_out(self, command: core.Command) -> None:
+    def _carry_out(self, command: events.Command) -> None:
         match command:
-            case core.Store():
+            case events.Store():
                 self._store_epoch(command)
-            case core.Commit(epoch):
+            case events.Commit(epoch):
                 self._commit(epoch)
-            case core.Inject(barrier):
+            case events.FallBack():
+                self._fall_back()
+            case events.Inject(barrier):
                 self._opened_epoch, self._opened_ns = barrier.epoch, self._now_ns
                 self._tell(command)
             case _:
@@ -322,10 +332,10 @@ class SnapshotKeeper:
 
     # Storing
 
-    def _store_epoch(self, command: core.Store) -> None:
+    def _store_epoch(self, command: events.Store) -> None:
         self._storing = command
         if self._store is None:
-            self.handle(core.Stored(command.epoch))
+            self.handle(events.Stored(command.epoch))
             return
         since = 0 if self.ledger.manifest is None else self.ledger.manifest.epoch
         parts = self._results.between(since, command.epoch)
@@ -374,7 +384,7 @@ class SnapshotKeeper:
         work = partial(self._store.write_manifest, manifest)
         self._submit(_Piece.MANIFEST, manifest.epoch, work)
 
-    def _duration_ns(self, store: core.Store) -> int:
+    def _duration_ns(self, store: events.Store) -> int:
         is_opened = store.epoch == self._opened_epoch
         return self._now_ns - self._opened_ns if is_opened else 0
 
@@ -391,7 +401,7 @@ class SnapshotKeeper:
         )
         self._submit(_Piece.COMMIT, epoch, work)
 
-    def _is_last(self, store: core.Store) -> bool:
+    def _is_last(self, store: events.Store) -> bool:
         return len(store.ended_tasks) == self._task_count
 
     def _submit(self, piece: _Piece, detail: Any, work: Callable[[], object]) -> None:
@@ -412,28 +422,35 @@ class SnapshotKeeper:
             self._handle_manifest(detail)
         elif piece is _Piece.COMMIT:
             self._handle_committed(detail)
+        elif piece is _Piece.FALL_BACK:
+            self._handle_fallen_back(*done.result)
 
     def _handle_manifest(self, epoch: int) -> None:
         assert self._storing is not None
         self.ledger.manifest = self._writing
         self.ledger.compactions.settle()
         self.taken.append(snapshot_of(self._storing, self._duration_ns(self._storing)))
-        self.handle(core.Stored(epoch))
+        self.handle(events.Stored(epoch))
 
     def _handle_error(self, piece: _Piece, epoch: int, error: BaseException) -> None:
         """Give the epoch up where that mends it, and the job where nothing does."""
         if piece is _Piece.COMMIT:
             reason = f"the output could not be committed: {_sentence(error)}"
-            self.handle(core.CommitFailed(epoch, reason))
-        elif isinstance(error, SnapshotError) or piece is _Piece.GARBAGE:
-            if isinstance(error, SnapshotError):
-                self._tell(core.GiveUp(_sentence(error)))
-        else:
+            self.handle(events.CommitFailed(epoch, reason))
+        elif isinstance(error, SnapshotError):
+            self._tell(events.GiveUp(str(error), SnapshotError.__name__))
+        elif piece is _Piece.FALL_BACK:
+            reason = (
+                "the last snapshot is damaged, and no older one could be taken up "
+                f"({_sentence(error)}); mend that and start the job again"
+            )
+            self._tell(events.GiveUp(reason, SnapshotError.__name__))
+        elif piece is not _Piece.GARBAGE:
             reason = f"its manifest could not be written: {_sentence(error)}"
-            self.handle(core.StoreFailed(epoch, reason))
+            self.handle(events.StoreFailed(epoch, reason))
 
     def _handle_committed(self, epoch: int) -> None:
-        self.handle(core.Committed(epoch))
+        self.handle(events.Committed(epoch))
         manifest = self.ledger.manifest
         if self._store is None or manifest is None or self._is_halted:
             return
@@ -455,6 +472,19 @@ class SnapshotKeeper:
         for savepoint in due:
             work = partial(savepoint.copy, self._store, manifest)
             self._submit(_Piece.SAVEPOINT, savepoint, work)
+
+    # Going back behind damage
+
+    def _fall_back(self) -> None:
+        assert self._store is not None
+        deployment = self.ledger.deployment
+        work = partial(fall_back, self._store, deployment, is_writing=self._is_writing)
+        self._submit(_Piece.FALL_BACK, 0, work)
+
+    def _handle_fallen_back(self, claim: int, manifest: Manifest) -> None:
+        ledger = self.ledger
+        ledger.claim, ledger.manifest, ledger.splits = claim, manifest, manifest.splits
+        self.handle(events.FellBack(manifest.epoch))
 
 
 @dataclass(frozen=True, slots=True)

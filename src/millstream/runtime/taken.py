@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from millstream.protocol.snapshots import Store
+    from millstream.protocol.snapshot_events import Store
 
 __all__ = ["REMEMBERED_MAX", "Snapshot", "snapshot_of"]
 

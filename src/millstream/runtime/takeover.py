@@ -1,5 +1,7 @@
 """Become the driver of a state directory: claim it, find where to go on, and say so.
 
+A driver that finds the snapshot damaged to which its job must go back does the same
+once more: it takes the place of itself, and what was damaged is a fork from then on.
 What is done to sinks and workers afterwards is not known here.
 """
 
@@ -8,13 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
+from millstream.runtime.restoring import is_same_plan
 from millstream.runtime.results import Results, unpacked_parts
 
 if TYPE_CHECKING:
+    from millstream.runtime.deployment import Deployment
     from millstream.state.manifest import Manifest
     from millstream.state.store import SnapshotStore
 
-__all__ = ["stored_results", "take_over"]
+__all__ = ["fall_back", "stored_results", "take_over"]
 
 
 def take_over(store: SnapshotStore, *, is_writing: bool) -> tuple[int, Manifest | None]:
@@ -36,6 +40,29 @@ def take_over(store: SnapshotStore, *, is_writing: bool) -> tuple[int, Manifest 
     if is_writing:
         _refuse_repetition(store, newest)
     store.adopt(newest)
+    return claim, newest
+
+
+def fall_back(
+    store: SnapshotStore, deployment: Deployment, *, is_writing: bool
+) -> tuple[int, Manifest]:
+    """Return the next claim of a running job, and the newest snapshot that is whole.
+
+    Raises
+    ------
+    SnapshotError
+        Where `take_over` does, and if the tasks of the job cannot be restored from the
+        snapshot as they are.
+    """
+    claim, newest = take_over(store, is_writing=is_writing)
+    assert newest is not None, "the job goes on from a snapshot"
+    if not is_same_plan(newest, deployment):
+        msg = (
+            f"the newest snapshot that is whole, of epoch {newest.epoch}, was taken by "
+            f"another version of the flow or with {newest.task_count} workers; start the "
+            "job again to go on from it"
+        )
+        raise SnapshotError(msg)
     return claim, newest
 
 

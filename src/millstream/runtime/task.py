@@ -9,6 +9,10 @@ Its life::
        ^                                            |          --all rows sent--> ENDED
        +-- in an iteration, at the end of a round --+
 
+Where event time has gone on, by a watermark of the intake or by an operator that gives
+time, the operators behind learn of it front to back, and what follows is worked off before
+anything else is taken.  The same holds for operators that asked to be called by the clock.
+
 While RUNNING it cuts where its intake says so: it captures the state of its operators,
 sends the barrier on and hands the capture to whoever keeps it.  Its last words are not
 cut; a snapshot has either all of them or none.  Where the barrier goes round a loop, the
@@ -16,7 +20,8 @@ capture waits for it, and takes what came round before it along.
 
 In the body of an iteration a round is like an input of its own: at its end the operators
 say their last words, the mark of the end goes on, and they begin anew.  Where the input
-itself ends, there is nothing left to say.
+itself ends, there is nothing left to say.  Operators of a free loop say their last words when
+it has become quiet, as these may go round, and go on.
 """
 
 from __future__ import annotations
@@ -26,17 +31,18 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.failure import Blame, blame, blame_at
-from millstream.protocol.barrier import ROUND_END, Hops, Order
+from millstream.operators.failure import blame_at
+from millstream.protocol.barrier import LAST_WORDS, ROUND_END, Hops, Order
 from millstream.protocol.ids import Epoch
 from millstream.runtime.background import undisturbed
+from millstream.runtime.chain import Chain, TaskFailedError
 from millstream.runtime.intake import SourceIntake
+from millstream.runtime.task_time import TaskTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from millstream.operators.base import Operator, Rows
-    from millstream.plan.nodes import Node
     from millstream.plan.stages import Stage
     from millstream.ports import Clock
     from millstream.protocol.barrier import Barrier, RoundEnd
@@ -47,7 +53,7 @@ if TYPE_CHECKING:
     from millstream.runtime.router import Router
     from millstream.state.base import Capture, State
 
-__all__ = ["Task", "TaskCut", "TaskFailedError", "TaskPhase"]
+__all__ = ["Task", "TaskCut", "TaskPhase"]
 
 
 _SLICE_NS = 10_000_000
@@ -61,16 +67,6 @@ class TaskPhase(Enum):
     FINISHING = auto()
     DRAINING = auto()
     ENDED = auto()
-
-
-class TaskFailedError(Exception):
-    """A user function raised inside a task; the worker tells the coordinator."""
-
-    def __init__(self, blame: Blame | None, node: Node, position: str) -> None:
-        super().__init__(node.name)
-        self.blame = blame
-        self.node = node
-        self.position = position
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +120,15 @@ class Task:
         self.phase = TaskPhase.RUNNING
         #: The last epoch that it cut.
         self.epoch = Epoch(0)
-        self.rows_in = 0
-        self.rows_out = 0
         self.busy_ns = 0
         self.blocked_ns = 0
         self._intake = intake
-        self._chain = chain
-        #: By outlet; all but heads of iterations have one.
+        self._chain = Chain(stage, chain, routers, intake, guard)
+        self._time = TaskTime(chain, clock)
+        #: What follows from time having passed, to be worked off before anything else.
+        self._pending: Iterator[None] | None = None
         self._routers = routers
         self._row_outputs = [c for some in routers for r in some for c in r.channels]
-        self._guard = guard
         letters = [] if guard is None else guard.router.channels
         self._outputs = [*self._row_outputs, *letters]
         self._clock = clock
@@ -148,18 +143,28 @@ class Task:
         self._transactions: list[tuple[str, bytes]] = []
         self._finishing: Iterator[None] = iter(())
         self._now_ns = 0
-        self._batch_rows = 0
         self._is_closed = False
         self._blocked_since_ns: int | None = None
+
+    @property
+    def rows_in(self) -> int:
+        """How many rows came."""
+        return self._chain.rows_in
+
+    @property
+    def rows_out(self) -> int:
+        """How many rows left."""
+        return self._chain.rows_out
 
     @property
     def idle_until_ns(self) -> int | None:
         """When its source wants to be asked again, if it is idle and may be asked."""
         if self.phase is not TaskPhase.RUNNING or self._blocked_since_ns is not None:
             return None
+        times = [self._time.wake_ns()]
         if isinstance(self._intake, SourceIntake):
-            return self._intake.idle_until_ns
-        return None
+            times.append(self._intake.idle_until_ns)
+        return min((ns for ns in times if ns is not None), default=None)
 
     def blocked_until_ns(self, now_ns: int) -> int:
         """Return how long its output was blocked in all, the present block included."""
@@ -169,13 +174,18 @@ class Task:
 
     def states(self) -> dict[str, State]:
         """Return the states of its operators, by name."""
-        own = {_name(o): o.state for o in self._chain if o.state is not None}
+        own = {_name(o): o.state for o in self._chain.operators if o.state is not None}
         return own | self._intake.states()
 
     @property
     def rounds(self) -> RoundsSoFar | None:
         """How far an iteration has come that is decided over here."""
-        return self._chain[0].rounds if self._chain else None
+        return self._chain.rounds
+
+    @property
+    def time_progress(self) -> tuple[int, int, int] | None:
+        """Rows too late, timestamps too far ahead, and its event time, if it has one."""
+        return self._time.progress()
 
     def announce(self, barrier: Barrier) -> None:
         """Note that an epoch is open; only sources and deciders learn of it this way."""
@@ -195,8 +205,10 @@ class Task:
             self._is_paused = self._intake.is_holding = False
 
     def end_at_once(self) -> None:
-        """Be a task that ended before the snapshot that is restored."""
-        self._intake.close()
+        """Be a task that ended before the snapshot that is restored.
+
+        Its input is closed with its first turn, when those who write it can be told.
+        """
         self.phase = TaskPhase.DRAINING
 
     def run(self, now_ns: int, *, is_held: bool = False) -> bool:
@@ -210,7 +222,7 @@ class Task:
             # What waited for credit still leaves, the barrier behind it.
             self._is_blocked()
             return False
-        self._now_ns = now_ns
+        self._now_ns = self._chain.now_ns = now_ns
         is_stopped = is_held or self._is_blocked()
         if is_stopped and not self._may_run_blocked():
             if self._blocked_since_ns is None:
@@ -233,7 +245,7 @@ class Task:
         self._intake.close()
         if not self._is_closed:
             self._is_closed = True
-            for operator in self._chain:
+            for operator in self._chain.operators:
                 operator.close()
 
     def _advance(self) -> bool:
@@ -250,18 +262,16 @@ class Task:
     def _run_slice(self) -> bool:
         """Take batches until the slice is used up, input is dry or output blocked."""
         for done in range(self._slice_batches):
-            if self._is_abandoned():
-                self._intake.close()
-                self.phase = TaskPhase.DRAINING
+            if self._has_left_off() or self._has_worked_off():
                 return True
             began_ns = self._clock.monotonic_ns()
             taken = self._take()
             if self._has_marked():
                 return True
             if taken is not None:
-                self._process(*taken)
-                elapsed_ns = self._clock.monotonic_ns() - began_ns
-                self._intake.note_time(len(taken[0]), elapsed_ns)
+                self._process(*taken, began_ns)
+            if self._has_given_time():
+                continue
             if self._is_at_end(taken):
                 return True
             if taken is None:
@@ -270,6 +280,11 @@ class Task:
                 return True
         return True
 
+    def _process(self, rows: Rows, port: int, began_ns: int) -> None:
+        self._time.begin_batch(self._intake)
+        self._chain.process(rows, port)
+        self._intake.note_time(len(rows), self._clock.monotonic_ns() - began_ns)
+
     def _has_marked(self) -> bool:
         """Do what the intake found due before anything else; return whether it did."""
         intake = self._intake
@@ -277,6 +292,10 @@ class Task:
             self._seal_loop()
         elif intake.barrier is not None:
             self._cut(intake.barrier)
+        elif intake.watermark_due is not None:
+            watermark, intake.watermark_due = intake.watermark_due, None
+            self._time.reached = watermark.time
+            self._pending = self._chain.pass_watermark(watermark, 0)
         elif intake.is_mark_due:
             self._mark_round(intake.outlet)
         elif intake.hops_due is not None:
@@ -284,6 +303,28 @@ class Task:
             intake.hops_due = None
         else:
             return False
+        return True
+
+    def _has_given_time(self) -> bool:
+        """Send a new promise of an operator that gives time, if there is one."""
+        given = self._time.given(self._intake, self._now_ns)
+        if given is not None:
+            self._pending = self._chain.pass_watermark(given[1], given[0] + 1)
+        return given is not None
+
+    def _has_worked_off(self) -> bool:
+        """Go on with what follows from time having passed, until output is blocked."""
+        if self._pending is None:
+            ticked = self._time.ticked()
+            if ticked is None:
+                return False
+            self._pending = self._chain.say(*ticked, "when its time had come")
+        for _ in range(self._slice_batches):
+            if self._is_blocked():
+                break
+            if next(self._pending, _END) is _END:
+                self._pending = None
+                break
         return True
 
     def _is_at_end(self, taken: tuple[Rows, int] | None) -> bool:
@@ -297,7 +338,10 @@ class Task:
                 self._intake.close()
                 self.phase = TaskPhase.DRAINING
         elif taken is None and self._intake.is_round_over:
-            self._pass_look()
+            if self._intake.are_words_due:
+                self._begin_finish()
+            else:
+                self._pass_look()
             return True
         elif is_satisfied or is_over:
             self._intake.close()
@@ -306,14 +350,15 @@ class Task:
 
     def _pass_look(self) -> None:
         """Let a look at a free loop go on, behind all rows that came before it."""
-        for index, operator in enumerate(self._chain):
-            self._flush(index, operator)
+        for index in range(len(self._chain.operators)):
+            self._chain.flush(index)
         self._mark_round(0)
         self._intake.begin_round()
 
     def _mark_round(self, outlet: int) -> None:
         """Send the end of a round behind its rows."""
-        self._put_marks(outlet, ROUND_END)
+        mark = LAST_WORDS if self._intake.are_words_due else ROUND_END
+        self._put_marks(outlet, mark)
         self._intake.is_mark_due = False
 
     def _put_marks(self, outlet: int, mark: RoundEnd | Hops) -> None:
@@ -331,8 +376,8 @@ class Task:
     def _capture(self, barrier: Barrier) -> None:
         began_ns = self._clock.monotonic_ns()
         captures = []
-        for index, operator in enumerate(self._chain):
-            self._flush(index, operator)
+        for index, operator in enumerate(self._chain.operators):
+            self._chain.flush(index)
             if operator.state is not None:
                 capture = operator.state.capture(barrier.epoch, barrier.since)
                 captures.append((_name(operator), capture))
@@ -359,19 +404,11 @@ class Task:
         self._is_paused = self._is_pausing and cut.epoch > self._resumed_epoch
         self._on_cut(cut)
 
-    def _flush(self, index: int, operator: Operator) -> None:
-        try:
-            rows = operator.flush()
-        except Exception as error:
-            raise self._failure(error, operator, None) from error
-        if len(rows) > 0:
-            self._push(rows, 0, start=index + 1)
-
     def _seal(self, operator: Operator, epoch: Epoch) -> None:
         try:
             transaction = operator.seal(epoch)
         except Exception as error:
-            raise self._failure(error, operator, None) from error
+            raise self._chain.failure(error, operator, None) from error
         if transaction is not None:
             wire = pickle.dumps(transaction, protocol=5)
             self._transactions.append((_name(operator), wire))
@@ -394,17 +431,12 @@ class Task:
         """Whether slow functions have used the turn up before its batches did."""
         return self._clock.monotonic_ns() - self._now_ns > _SLICE_NS
 
-    def _process(self, rows: Rows, port: int) -> None:
-        self._batch_rows = len(rows)
-        self.rows_in += len(rows)
-        self._push(rows, port, start=0)
-
     def _is_satisfied(self) -> bool:
         """Whether an operator needs nothing more of the input."""
         for port in self._intake.over_ports():
-            for operator in self._chain[:1]:
+            for operator in self._chain.operators[:1]:
                 operator.end_port(port)
-        return any(operator.is_satisfied for operator in self._chain)
+        return any(operator.is_satisfied for operator in self._chain.operators)
 
     def _take(self) -> tuple[Rows, int] | None:
         try:
@@ -416,76 +448,15 @@ class Task:
             found = None if is_source else blame_at(error, node)
             raise TaskFailedError(found, node, position) from error
 
-    def _push(self, rows: Rows, port: int, start: int) -> None:
-        """Run rows through the operators from `start` on and route what comes out."""
-        for operator in self._chain[start:]:
-            if len(rows) == 0:
-                return
-            try:
-                if self._guard is not None and operator.is_guarded:
-                    rows = self._guarded(self._guard, operator, rows, port)
-                else:
-                    rows = operator.process(rows, port)
-            except Exception as error:
-                raise self._failure(error, operator, rows) from error
-            port = 0
-        if len(rows) > 0:
-            self._route(rows)
-
-    def _guarded(self, guard: Guard, operator: Operator, rows: Rows, port: int) -> Rows:
-        is_first = operator is self._chain[0]
-
-        def locate(index: int | None) -> str:
-            return self._intake.position(index if is_first else None, self._batch_rows)
-
-        return guard.process(operator, rows, port, self._now_ns, locate)
-
-    def _route(self, rows: Rows) -> None:
-        self.rows_out += len(rows)
-        for router in self._routers[self._intake.outlet]:
-            try:
-                if self._guard is not None and router.is_guarded:
-                    last = self.stage.nodes[-1]
-                    self._guard.route(router, rows, self._now_ns, last)
-                else:
-                    router.route(rows, self._now_ns)
-            except Exception as error:
-                node = self.stage.nodes[-1]
-                text = f"while sending {len(rows)} records on"
-                raise TaskFailedError(None, node, text) from error
-
-    def _failure(
-        self, error: Exception, operator: Operator, rows: Rows | None
-    ) -> TaskFailedError:
-        found = blame(error, operator, rows)
-        if rows is None:
-            has_rounds = self._intake.has_rounds
-            position = (
-                "at the end of a round" if has_rounds else "after the last record"
-            )
-        else:
-            is_first = operator is self._chain[0]
-            index = found.row_index if is_first else None
-            position = self._intake.position(index, self._batch_rows)
-        return TaskFailedError(found, found.node, position)
-
     def _begin_finish(self) -> None:
         self.phase = TaskPhase.FINISHING
         self._finishing = self._finish()
 
     def _finish(self) -> Iterator[None]:
         """Let the operators say their last words, one batch per step."""
-        for index, operator in enumerate(self._chain):
-            for rows in self._last_words(operator):
-                self._push(rows, 0, start=index + 1)
-                yield
+        for index, operator in enumerate(self._chain.operators):
+            yield from self._chain.say(index, operator.finish)
             self._seal(operator, Epoch(self.epoch + 1))
-
-    def _last_words(self, operator: Operator) -> Iterator[Rows]:
-        try:
-            yield from operator.finish()
-        except Exception as error:
-            raise self._failure(error, operator, None) from error
 
     def _finish_slice(self) -> None:
         for _ in range(self._slice_batches):
@@ -496,17 +467,21 @@ class Task:
                 return
 
     def _finished(self) -> None:
-        if not self._intake.has_rounds:
+        if not self._intake.has_rounds and not self._intake.are_words_due:
             self.phase = TaskPhase.DRAINING
             return
-        for operator in self._chain:
-            operator.restart(self._intake.ended_ports)
+        for operator in self._chain.operators:
+            if self._intake.has_rounds:
+                operator.restart(self._intake.ended_ports)
+            else:
+                operator.go_on()
         self._mark_round(0)
         self._intake.begin_round()
         self.phase = TaskPhase.RUNNING
 
     def _drain(self) -> bool:
         """Send what is left, then the end, on every channel."""
+        self._intake.close()
         for channel in self._outputs:
             channel.flush()
         if self._is_blocked():
@@ -526,6 +501,14 @@ class Task:
                 channel.send_ready()
                 is_blocked |= channel.is_blocked
         return is_blocked
+
+    def _has_left_off(self) -> bool:
+        """Take nothing more if nobody reads what it makes; return whether that is so."""
+        if not self._is_abandoned():
+            return False
+        self._intake.close()
+        self.phase = TaskPhase.DRAINING
+        return True
 
     def _is_abandoned(self) -> bool:
         """Whether nobody reads what it makes.

@@ -19,7 +19,8 @@ BATCH      pickle, protocol 5, of the list; or, of a data frame, an Arrow
 BARRIER    msgpack of `millstream.protocol.barrier.Barrier.to_wire`
 CREDIT     a number of bytes, 8 bytes
 HOPS       a number, 8 bytes
-ROUND      nothing
+WATERMARK  a timestamp, 8 bytes, and whether its input is idle, 1 byte
+ROUND      whether last words are asked for, 1 byte
 END CLOSE  nothing
 =========  ==========================================================
 
@@ -38,10 +39,17 @@ import msgpack
 from xxhash import xxh3_64_intdigest
 
 from millstream.errors import RemoteProtocolError, TransportError
-from millstream.protocol.barrier import ROUND_END, Hops, RoundEnd, barrier_from_wire
+from millstream.protocol.barrier import (
+    LAST_WORDS,
+    ROUND_END,
+    Hops,
+    RoundEnd,
+    barrier_from_wire,
+)
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation
 from millstream.protocol.messages import from_wire, to_wire
+from millstream.protocol.watermark import Watermark
 from millstream.state.batches import ARROW_MAGIC, arrow_bytes, frame_from_arrow
 
 if TYPE_CHECKING:
@@ -62,6 +70,7 @@ _CHECKSUM = struct.Struct(">I")
 _HEADER = struct.Struct(">2sBBIIQII")
 """The fields and their checksum at once."""
 _CREDIT = struct.Struct(">Q")
+_WATERMARK = struct.Struct(">q?")
 HEADER_BYTES = _HEADER.size
 
 _Header = tuple[FrameKind, Generation, ChannelId, int, int, int]
@@ -76,9 +85,10 @@ _KINDS = {int(kind): kind for kind in FrameKind}
 _PAYLOAD_BYTES = {
     FrameKind.END: 0,
     FrameKind.CLOSE: 0,
-    FrameKind.ROUND: 0,
+    FrameKind.ROUND: 1,
     FrameKind.CREDIT: _CREDIT.size,
     FrameKind.HOPS: _CREDIT.size,
+    FrameKind.WATERMARK: _WATERMARK.size,
 }
 
 
@@ -149,6 +159,10 @@ def _payload(frame: Frame) -> bytes:  # noqa: PLR0911 - one per kind
         return _CREDIT.pack(frame.body)
     if frame.kind is FrameKind.HOPS:
         return _CREDIT.pack(frame.body.count)
+    if frame.kind is FrameKind.ROUND:
+        return bytes([frame.body.asks_last_words])
+    if frame.kind is FrameKind.WATERMARK:
+        return _WATERMARK.pack(frame.body.time, frame.body.is_idle)
     return b""
 
 
@@ -322,12 +336,16 @@ def _read_credit(payload: memoryview) -> int:
 
 
 def _read_round(payload: memoryview) -> RoundEnd:
-    del payload
-    return ROUND_END
+    return LAST_WORDS if payload[0] else ROUND_END
 
 
 def _read_hops(payload: memoryview) -> Hops:
     return Hops(_read_credit(payload))
+
+
+def _read_watermark(payload: memoryview) -> Watermark:
+    time, is_idle = _WATERMARK.unpack(payload)
+    return Watermark(time, is_idle)
 
 
 def _read_nothing(payload: memoryview) -> None:
@@ -340,6 +358,7 @@ _READERS: dict[FrameKind, Callable[[memoryview], Any]] = {
     FrameKind.BARRIER: _read_barrier,
     FrameKind.ROUND: _read_round,
     FrameKind.HOPS: _read_hops,
+    FrameKind.WATERMARK: _read_watermark,
     FrameKind.CREDIT: _read_credit,
     FrameKind.END: _read_nothing,
     FrameKind.CLOSE: _read_nothing,

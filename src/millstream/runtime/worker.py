@@ -420,8 +420,13 @@ class Worker:
             for t in self._made.tasks
             if t.rounds is not None
         )
+        times = tuple(
+            (t.stage.id, *t.time_progress)
+            for t in self._made.tasks
+            if t.time_progress is not None
+        )
         if stages:
-            self._tell(Progress(self.id, self._generation, stages, rounds))
+            self._tell(Progress(self.id, self._generation, stages, rounds, times))
 
     def _tell(self, message: Message) -> None:
         frame = Frame(FrameKind.MESSAGE, self._generation, _NO_CHANNEL, 0, message)

@@ -218,7 +218,7 @@ def _is_asked_for(name: str, fatal: set[FaultKind], *, is_keeping: bool) -> bool
     """Whether a job may end in this way after these faults."""
     if name == "JobCancelledError":
         return FaultKind.CANCEL in fatal
-    if name == "SnapshotError":
+    if name in {"SnapshotError", "SnapshotDamagedError"}:
         return FaultKind.DAMAGE in fatal
     return name in LOSSES and bool(fatal - {FaultKind.CANCEL}) and not is_keeping
 

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 __all__ = ["SkewedClock", "VirtualClock"]
 
+_START_MS = 1_750_000_000_000
+"""Wall time at which every simulation begins, some day of 2025."""
+
+_SKEW_MS = 5_000
+"""Most that the wall clocks of two machines differ."""
+
 
 class VirtualClock:
     """The clock of a whole simulated cluster.
@@ -22,6 +28,10 @@ class VirtualClock:
     def monotonic_ns(self) -> int:
         """Nanoseconds since the start of the simulation."""
         return self.now_ns
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return _START_MS + self.now_ns // 1_000_000
 
     def advance(self, duration_ns: int) -> None:
         """Let time pass."""
@@ -43,3 +53,7 @@ class SkewedClock:
     def monotonic_ns(self) -> int:
         """Nanoseconds since this machine started."""
         return self._base.now_ns + self._offset_ns
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970; machines agree on it only so far."""
+        return self._base.wall_ms() + self._offset_ns % _SKEW_MS

@@ -34,7 +34,7 @@ from millstream.simulation.evidence import SnapshotChecker
 from millstream.simulation.network import SimulatedNetwork
 from millstream.simulation.options import FaultKind
 from millstream.simulation.seed import stream
-from millstream.simulation.site import Node, Site
+from millstream.simulation.site import Node, Site, ready_nodes
 from millstream.simulation.trace import Happening, Trace
 from millstream.state.settings import StateSettings
 from millstream.state.store import SnapshotStore
@@ -113,8 +113,9 @@ class Cluster:
         #: Faults whose phase has not come yet, and when those of past phases hit.
         self._coming = list(options.faults)
         self._faults: list[tuple[int, Fault]] = []
-        #: When the last of the faults so far is over.
+        #: When the last of the faults so far is over, and how long the job has then.
         self._healed_ns = 0
+        self._budget_ns = options.budget_ns
         #: When drivers will be started.
         self._driver_starts: list[int] = []
         self._late_writers: list[Deferred] = []
@@ -193,11 +194,12 @@ class Cluster:
         if not self.is_keeping:
             return Backing(output)
         store = SnapshotStore(self.disk, _KEY, job=deployment.job, run=deployment.run)
-        claim, newest = take_over(store, is_writing=bool(self.sinks))
+        is_writing = bool(self.sinks)
+        claim, newest = take_over(store, is_writing=is_writing)
         if newest is not None:
             output.commit(newest.epoch, newest.transactions, is_last=False)
         results = stored_results(store, newest)
-        return Backing(output, store, claim, newest, results)
+        return Backing(output, store, claim, newest, results, is_writing)
 
     def _start_again(self) -> None:
         """Start another driver; a full disk is waited for, damage may be final."""
@@ -247,7 +249,8 @@ class Cluster:
 
     def run(self) -> None:
         """Run until nobody is left, or time is up."""
-        self.run_until(lambda: self.is_over)
+        while not self.is_over and not self._is_stalled():
+            self.turn()
 
     def run_until(self, is_reached: Callable[[], bool]) -> None:
         """Run until something is so; that it never becomes so is a problem."""
@@ -255,16 +258,17 @@ class Cluster:
             if self.is_over:
                 self.problems.append("the job was over before it got there")
                 return
-            if self._is_late():
-                self.problems.append(self._describe_stall())
+            if self._is_stalled():
                 return
             self.turn()
 
-    def _is_late(self) -> bool:
-        """Whether too much time has passed since the last fault was over."""
-        deadline_ns = self._healed_ns + self.options.budget_ns
-        is_endless = self.turn_count > self.options.turns_max
-        return self.clock.now_ns > deadline_ns or is_endless
+    def _is_stalled(self) -> bool:
+        """Whether too much time has passed since the last fault was over; a problem."""
+        is_late = self.clock.now_ns > self._healed_ns + self._budget_ns
+        if not is_late and self.turn_count <= self.options.turns_max:
+            return False
+        self.problems.append(self._describe_stall())
+        return True
 
     def close(self) -> None:
         """Give back what a run that did not end still holds."""
@@ -275,8 +279,7 @@ class Cluster:
     def turn(self) -> None:
         """Let something happen."""
         self._deliver()
-        now_ns = self.clock.now_ns
-        ready = [entry for site in self.sites for entry in site.ready(now_ns)]
+        ready = ready_nodes(self.sites, self.clock.now_ns)
         if ready:
             self._step(*self._choose(ready))
         else:
@@ -284,7 +287,7 @@ class Cluster:
 
     def _deliver(self) -> None:
         now_ns = self.clock.now_ns
-        coordinator = self.coordinator
+        coordinator = self.sites[-1].coordinator
         if coordinator.phase is not self._phase:
             self._phase = coordinator.phase
             self._plan(lambda f: not f.epoch and f.phase is self._phase)

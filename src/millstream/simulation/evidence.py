@@ -101,7 +101,9 @@ class SnapshotChecker:
         looped = _count_loops(intake) if inputs else {}
 
         def counted() -> tuple[dict[ChannelId, int], dict[ChannelId, int]]:
-            return dict(sent), {c.channel.id: c.rows_taken for c in inputs}
+            # What a head has left unread is lost to nobody.
+            read = [c for c in inputs if not c.is_closed]
+            return dict(sent), {c.channel.id: c.rows_taken for c in read}
 
         def note(cut: TaskCut) -> _Cut:
             seen.transactions.update(

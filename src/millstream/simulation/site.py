@@ -13,6 +13,8 @@ from millstream.protocol.ids import COORDINATOR
 from millstream.runtime.worker import Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from millstream.protocol.ids import PeerId
     from millstream.runtime.coordinator import Coordinator
     from millstream.runtime.deployment import Deployment
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from millstream.simulation.disk import Deferred
     from millstream.simulation.network import SimulatedNetwork
 
-__all__ = ["Node", "Site"]
+__all__ = ["Node", "Site", "ready_nodes"]
 
 
 @dataclass(slots=True, eq=False)
@@ -73,12 +75,6 @@ class Site:
         actors = {peer: node.actor for peer, node in self.nodes.items()}
         return {p: actor for p, actor in actors.items() if isinstance(actor, Worker)}
 
-    def ready(self, now_ns: int) -> list[tuple[Site, Node]]:
-        """Return the nodes that can have a turn now."""
-        woken = self.network.woken
-        nodes = self.nodes.values()
-        return [(self, node) for node in nodes if node.wants_ns(woken) <= now_ns]
-
     def times_ns(self) -> list[int]:
         """Return when something happens here next."""
         if not self.nodes:
@@ -99,3 +95,15 @@ class Site:
             if self.has_driver:
                 self.coordinator.worker_exited(peer, reason)
                 self.network.woken.add(COORDINATOR)
+
+
+def ready_nodes(sites: Iterable[Site], now_ns: int) -> list[tuple[Site, Node]]:
+    """Return the nodes that can have a turn now; asked before every turn."""
+    ready = []
+    for site in sites:
+        woken = site.network.woken
+        for peer, node in site.nodes.items():
+            is_due = node.is_busy or node.wake_ns <= now_ns or peer in woken
+            if is_due and node.frozen_until_ns <= now_ns:
+                ready.append((site, node))
+    return ready

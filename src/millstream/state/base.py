@@ -30,7 +30,10 @@ class SegmentKind(StrEnum):
     ROWS = "rows"
     FRAME = "frame"
     TASK = "task"
+    SHARED = "shared"
     BATCHES = "batches"
+    LOG = "log"
+    LOGS = "logs"
 
 
 @dataclass(frozen=True, slots=True)

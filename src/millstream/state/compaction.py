@@ -104,5 +104,6 @@ def _since_anew(segments: Sequence[Segment], merging: Merging) -> list[Segment]:
 _MERGERS: dict[SegmentKind, Merger] = {
     SegmentKind.ROWS: _merged_rows,
     SegmentKind.TASK: _newest,
+    SegmentKind.SHARED: _newest,
     SegmentKind.BATCHES: _since_anew,
 }

@@ -118,10 +118,18 @@ class RocksTable(MutableMapping[Any, Any]):
 
     def clear(self) -> None:
         """Forget everything, for good: it is not noted in a delta."""
+        self._empty()
+        self._touched.forget()
+
+    def delete_all(self) -> None:
+        """Forget everything, and note that in the next delta."""
+        self._touched.add(self)
+        self._empty()
+
+    def _empty(self) -> None:
         self._opened.clear()
         self._drop_cache()
         self._cold_count = 0
-        self._touched.forget()
 
     def keep_keys(self) -> None:
         """Take the promise that no key will ever be deleted; nothing follows from it."""

@@ -29,7 +29,11 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from millstream.errors import LocalProtocolError, SnapshotError
+from millstream.errors import (
+    LocalProtocolError,
+    SnapshotDamagedError,
+    SnapshotError,
+)
 from millstream.state.files import TEMPORARY_SUFFIX
 from millstream.state.layout import (
     NOTHING,
@@ -107,10 +111,15 @@ class SnapshotStore:
     # Who may write.
 
     def claim(self) -> int:
-        """Become the driver of this directory; whoever was it before must stop."""
+        """Become the driver of this directory; whoever was it before must stop.
+
+        One that is its driver takes the next claim, unless somebody else has.
+        """
         self._refuse_foreign()
         while True:
             claim = self._listing().claim_max + 1
+            if self._claim is not None and claim > self._claim + 1:
+                raise self._superseded()
             try:
                 self.files.publish(claim_name(claim), (self._job or "").encode())
             except FileExistsError:
@@ -206,6 +215,8 @@ class SnapshotStore:
     def newest(self) -> Manifest | None:
         """Return the newest manifest that is whole with all its files; None if none is.
 
+        To a driver that goes on from a manifest, one that is not there is damaged too.
+
         Raises
         ------
         SnapshotError
@@ -214,6 +225,8 @@ class SnapshotStore:
         """
         self.damage, self.passed_over = [], []
         found = self.manifests()
+        if self._last is not None and self._last not in {NOTHING, *found}:
+            found = [self._last, *found]
         for each in found:
             manifest, problems = self.inspect(each)
             if manifest is not None and not problems:
@@ -232,9 +245,7 @@ class SnapshotStore:
         """Return a manifest if it can be read, and all that is wrong with its epoch."""
         try:
             manifest = self.load(each)
-        except _NotDamageError:
-            raise
-        except SnapshotError as error:
+        except SnapshotDamagedError as error:
             return None, [str(error)]
         problems = (self._problem(ref, each.epoch) for ref in manifest.references())
         return manifest, [problem for problem in problems if problem]
@@ -242,34 +253,34 @@ class SnapshotStore:
     def load(self, each: ManifestId) -> Manifest:
         """Return a manifest once it is verified; its files are not looked at."""
         try:
-            manifest = self._decode(self._read(each.name))
+            data = self._read(each.name)
         except FileNotFoundError:
             msg = f"epoch {each.epoch}: {each.name} is missing"
-            raise SnapshotError(msg) from None
-        except _NotDamageError:
-            raise
+            raise SnapshotDamagedError(msg) from None
+        try:
+            manifest = self._decode(data)
         except SnapshotError as error:
             msg = f"epoch {each.epoch}: {each.name} cannot be used, {error}"
-            raise SnapshotError(msg) from error
+            raise SnapshotDamagedError(msg) from error
         if _id(manifest) != each:
             msg = (
                 f"epoch {each.epoch}: {each.name} is the manifest of epoch "
                 f"{manifest.epoch} under claim {manifest.claim}"
             )
-            raise SnapshotError(msg)
+            raise SnapshotDamagedError(msg)
         if self._job not in {None, manifest.job}:
             msg = (
                 f"{self.files} holds the snapshots of job {manifest.job!r}, not of "
                 f"{self._job!r}; give each job a state directory of its own"
             )
-            raise _NotDamageError(msg)
+            raise SnapshotError(msg)
         return manifest
 
     def read_file(self, ref: FileRef) -> bytes:
         """Return the bytes of a file once they are known to be those of the manifest."""
         data, problem = self._verified(ref)
         if problem:
-            raise SnapshotError(problem)
+            raise SnapshotDamagedError(problem)
         return data
 
     def read_segments(self, ref: FileRef) -> list[Segment]:
@@ -319,9 +330,7 @@ class SnapshotStore:
         for each in history(listing.manifests, listing.origins):
             try:
                 kept[each] = self.load(each)
-            except _NotDamageError:
-                raise
-            except SnapshotError:
+            except SnapshotDamagedError:
                 kept[each] = None
                 continue
             retain -= 1
@@ -357,13 +366,15 @@ class SnapshotStore:
         return self._claim
 
     def _refuse_superseded(self) -> None:
-        claim = self._claimed()
-        if not self.is_current(claim):
-            msg = (
-                f"another driver has taken over {self.files}, so this one (claim {claim}) "
-                "stops; run one driver per job"
-            )
-            raise SnapshotError(msg)
+        if not self.is_current(self._claimed()):
+            raise self._superseded()
+
+    def _superseded(self) -> SnapshotError:
+        msg = (
+            f"another driver has taken over {self.files}, so this one (claim "
+            f"{self._claim}) stops; run one driver per job"
+        )
+        return SnapshotError(msg)
 
     def _refuse_foreign(self) -> None:
         """Leave a directory alone in which another job lives, or one we cannot verify."""
@@ -371,9 +382,7 @@ class SnapshotStore:
         for each in self.manifests():
             try:
                 self.load(each)
-            except _NotDamageError:
-                raise
-            except SnapshotError as error:
+            except SnapshotDamagedError as error:
                 problems.append(str(error))
             else:
                 return
@@ -397,7 +406,7 @@ class SnapshotStore:
                 f"cannot read {name} in {self.files} ({error}), so it is not known whether "
                 "it is damaged; make it readable and start again"
             )
-            raise _NotDamageError(msg) from error
+            raise SnapshotError(msg) from error
 
     def _problem(self, ref: FileRef, epoch: int) -> str:
         _, problem = self._verified(ref)
@@ -414,10 +423,6 @@ class SnapshotStore:
         if sha256(data).hexdigest() != ref.sha256:
             return b"", f"{ref.name} was changed after it was written"
         return data, ""
-
-
-class _NotDamageError(SnapshotError):
-    """Something that an older epoch would be the wrong answer to."""
 
 
 class _Measured:

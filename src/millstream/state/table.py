@@ -55,6 +55,10 @@ class Table(State, Protocol):
         """Forget everything, for good: it is not noted in a delta."""
         ...
 
+    def delete_all(self) -> None:
+        """Forget everything, and note that in the next delta."""
+        ...
+
     def keep_keys(self) -> None:
         """Take the promise that no key will ever be deleted."""
         ...
@@ -125,6 +129,12 @@ class MemoryTable:
         """Forget everything, for good: it is not noted in a delta."""
         self._entries.clear()
         self._touched.forget()
+
+    def delete_all(self) -> None:
+        """Forget everything, and note that in the next delta."""
+        assert not self._keeps_keys, "a table whose keys stay cannot lose all"
+        self._touched.add(self._entries)
+        self._entries.clear()
 
     def capture(self, epoch: Epoch, since: Epoch) -> RowsCapture:
         """Return the entries touched after `since`, or all; takes no copies of most."""

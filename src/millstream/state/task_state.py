@@ -32,6 +32,8 @@ class TaskState:
     put
         Takes the values of one or more tasks of a former run, in the order of tasks;
         not called where there is none.
+    is_shared
+        Whether every task takes the values of all, where there were more or fewer tasks.
 
     Examples
     --------
@@ -42,16 +44,21 @@ class TaskState:
     """
 
     def __init__(
-        self, get: Callable[[], object], put: Callable[[list[Any]], None]
+        self,
+        get: Callable[[], object],
+        put: Callable[[list[Any]], None],
+        *,
+        is_shared: bool = False,
     ) -> None:
         self._get = get
         self._put = put
+        self._kind = SegmentKind.SHARED if is_shared else SegmentKind.TASK
 
     def capture(self, epoch: Epoch, since: Epoch) -> TaskCapture:  # noqa: ARG002
         """Pickle the value as it is now; a delta would have to know what it is."""
         value = self._get()
         try:
-            return TaskCapture(pickle.dumps(value, protocol=5))
+            return TaskCapture(pickle.dumps(value, protocol=5), self._kind)
         except Exception as error:
             owner = "the state of the task"
             raise unstorable(owner, error) from error
@@ -63,7 +70,7 @@ class TaskState:
         """Hand over the newest value of each former task."""
         newest: dict[int, bytes] = {}
         for segment in segments:
-            assert segment.kind is SegmentKind.TASK, f"segment of kind {segment.kind}"
+            assert segment.kind is self._kind, f"segment of kind {segment.kind}"
             newest[segment.task] = segment.payload
         if newest:
             # The store has checked that the payloads are ours.
@@ -83,8 +90,8 @@ class TaskCapture:
     """A pickled value."""
 
     payload: bytes
+    kind: SegmentKind
 
     def segments(self, operator: str, task: int) -> Iterator[Segment]:
         """Return it as the one segment it is."""
-        kind = SegmentKind.TASK
-        return iter([Segment(operator, task, kind, ALL_SHARDS, self.payload)])
+        return iter([Segment(operator, task, self.kind, ALL_SHARDS, self.payload)])

@@ -171,7 +171,7 @@ def test_advice_for_the_greatest_gives_what_polars_gives() -> None:
         ("tail", "descending=True"),
         ("shift", "map_with_state"),
         ("pivot", "group_by"),
-        ("group_by_dynamic", "truncate"),
+        ("group_by_dynamic", "window"),
     ],
 )
 def test_verb_of_polars_that_is_not_here_says_what_to_use(

@@ -6,6 +6,7 @@ What they compute for any rows is in ``tests/property/test_iteration_properties.
 from __future__ import annotations
 
 import threading
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import millstream as ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from millstream.launch.job import Job, RoundMetrics
@@ -260,6 +261,118 @@ def test_synchronous_snapshots_do_not_stop_a_loop(workers: int, tmp_path: Path) 
     assert job.wait(timeout_s=60)
     assert len(out.result()) == 60
     assert job.snapshots()
+
+
+def endless(rank: int, size: int) -> Iterator[int]:
+    return count(rank, size)
+
+
+@ON
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_limit_behind_a_loop_ends_it_though_its_input_does_not(
+    workers: int, on: Literal["local", "processes"]
+) -> None:
+    """Nobody reads what would leave, and those who go round learn of it."""
+    flow = ms.Flow("enough")
+    small = flow.from_parallel(endless).map(lambda i: 3 + i % 5)
+    out = small.loop(counted_down).limit(7).collect()
+
+    flow.run(on=on, workers=workers)
+
+    assert out.result() == [0] * 7
+
+
+@WORKERS
+def test_a_limit_behind_a_loop_ends_what_goes_round_for_ever(workers: int) -> None:
+    """The input is over, but the loop never becomes quiet."""
+    flow = ms.Flow("ticking")
+    start = flow.from_iterable([1, 2])
+    out = start.loop(lambda rows: (rows, rows)).limit(50).collect()
+
+    flow.run(on="local", workers=workers)
+
+    assert len(out.result()) == 50
+
+
+def test_a_loop_goes_on_while_anybody_reads_what_leaves_it() -> None:
+    """One reader has enough, the other one wants all."""
+    flow = ms.Flow("two-readers")
+    left, right = flow.from_iterable([5] * 100).loop(counted_down).split(2)
+    some, everything = left.limit(1).collect(), right.collect()
+
+    flow.run(on="local", workers=2)
+
+    assert (len(some.result()), len(everything.result())) == (1, 100)
+
+
+def test_a_loop_that_leaves_on_one_worker_goes_on_there() -> None:
+    """On the other workers there is nothing that anybody could read."""
+    flow = ms.Flow("narrow")
+
+    def body(rows: Numbers) -> tuple[Numbers, Numbers]:
+        lower = rows.map(lambda i: i - 1).max_parallelism(1)
+        return lower.filter(lambda i: i > 0), lower.filter(lambda i: i <= 0)
+
+    out = flow.from_iterable([4] * 20).loop(body).collect()
+    flow.run(on="local", workers=3)
+
+    assert out.result() == [0] * 20
+
+
+@WORKERS
+def test_an_iteration_whose_result_nobody_reads_ends(workers: int) -> None:
+    """Before its first round if its input goes on, and after the round under way."""
+    flow = ms.Flow("unread")
+    ending = flow.from_parallel(lambda rank, size: range(rank, 30, size))
+    waiting = flow.from_parallel(endless, name="endless").iterate(doubled, max_rounds=2)
+    for_ever = flow.from_iterable([1]).cycle(
+        0, lambda rows, _: rows, lambda state, _: state + 1, until=lambda _: False
+    )
+    out = ending.merge(waiting).merge(for_ever).limit(3).collect()
+
+    flow.run(on="local", workers=workers)
+
+    assert len(out.result()) == 3
+
+
+class Hoard(ms.StatefulFunction[int, int, int]):
+    """Gives nothing until there is no more; then what it has, made smaller by one."""
+
+    kept = ms.ListState[int]()
+
+    def on_record(self, key: int, value: int) -> list[int]:
+        del key
+        if value <= 0:
+            return [value]
+        self.kept.append(value)
+        return []
+
+    def on_end(self, key: int) -> list[int]:
+        del key
+        return [value - 1 for value in self.kept.get()]
+
+
+@ON
+@pytest.mark.parametrize("workers", [1, 3])
+def test_what_follows_from_the_end_goes_round_like_all_else(
+    workers: int, on: Literal["local", "processes"]
+) -> None:
+    """Every lap but the first begins with `on_end`; none of its rows is lost."""
+    flow = ms.Flow("hoard")
+
+    def body(rows: Numbers) -> tuple[Numbers, Numbers]:
+        made = rows.key_by(lambda i: i % 3).process(Hoard()).drop_key()
+        return (
+            made.filter(lambda i: i > 0).map(lambda i: i),
+            made.filter(lambda i: i <= 0),
+        )
+
+    numbers = flow.from_parallel(lambda rank, size: range(rank, 40, size))
+    out = numbers.map(lambda i: i % 4).loop(body).collect()
+    flow.run(on=on, workers=workers)
+
+    # What is on its way with a zero left before; the others leave from `on_end`.
+    assert sorted(out.result()) == [0] * 40
 
 
 def test_looks_at_a_free_loop_are_no_rounds() -> None:

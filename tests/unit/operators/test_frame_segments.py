@@ -27,6 +27,7 @@ from millstream.state.compaction import Merging, merged
 from millstream.state.frame_codec import decode_frame, frame_shards
 from millstream.state.kernels import loading
 from millstream.state.settings import StateSettings
+from millstream.testing import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +70,9 @@ def made(settings: StateSettings | None) -> Operator:
     flow.from_frame(BATCHES[0]).group_by("key").agg(*AGGREGATES)
     spec = flow.plan.nodes[-1].spec
     assert isinstance(spec, AggregateFrame)
-    context = TaskContext("job", 0, Config(), lambda _sink, _rows: None, settings)
+    context = TaskContext(
+        "job", 0, Config(), lambda _sink, _rows: None, settings, clock=ManualClock()
+    )
     (operator,) = build_chain([node(spec)], context)
     return operator
 

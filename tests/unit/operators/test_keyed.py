@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.making import drained, operators
 
-from millstream.api.functions import (
-    ListState,
-    MapState,
-    MapWithState,
-    StatefulFunction,
-    ValueState,
-)
+from millstream.api.functions import MapWithState, StatefulFunction
+from millstream.api.state_handles import ListState, MapState, ValueState
 from millstream.plan import nodes as specs
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.making import HERE, drained, nodes
 
-from millstream.api.functions import ListState, StatefulFunction
+from millstream.api.functions import StatefulFunction
+from millstream.api.state_handles import ListState
 from millstream.config import Config
 from millstream.errors import SnapshotError
 from millstream.operators.build import TaskContext, build_chain
@@ -22,6 +23,7 @@ from millstream.plan import nodes as specs
 from millstream.plan.nodes import Node
 from millstream.protocol.ids import Epoch
 from millstream.state.settings import StateSettings
+from millstream.testing import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +87,9 @@ OTHERS: dict[str, Spec] = {
 
 def made(spec: Spec, settings: StateSettings | None = MEMORY) -> Operator:
     config = Config(sort_memory_rows=16)
-    context = TaskContext("job", 0, config, lambda _sink, _rows: None, settings)
+    context = TaskContext(
+        "job", 0, config, lambda _sink, _rows: None, settings, clock=ManualClock()
+    )
     (operator,) = build_chain(nodes([spec]), context)
     return operator
 
@@ -267,7 +271,9 @@ def test_closing_an_operator_closes_its_table(tmp_path: Path) -> None:
 def test_state_is_found_by_the_name_of_the_last_node() -> None:
     """A resume looks for it under that name."""
     aggregated = Node(3, "totals", "sum", specs.AggregateByKey(SUM), (), HERE)
-    context = TaskContext("job", 0, Config(), lambda _sink, _rows: None, MEMORY)
+    context = TaskContext(
+        "job", 0, Config(), lambda _sink, _rows: None, MEMORY, clock=ManualClock()
+    )
 
     (operator,) = build_chain([aggregated], context)
 

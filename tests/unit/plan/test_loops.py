@@ -62,6 +62,29 @@ def test_back_edges_lead_to_the_head_and_carry_rounds() -> None:
     }
 
 
+@pytest.mark.parametrize("verb", ["loop", "iterate"])
+def test_edges_that_leave_a_loop_know_its_head(verb: str) -> None:
+    """Back-edges and decisions stay in it, what a sink in a free loop reads does not."""
+    flow = ms.Flow("leaving")
+    start = flow.from_iterable([1])
+
+    def lap(rows: Any) -> Any:
+        rows.for_each(print, name="beside")
+        return rows, rows.map(abs, name="out")
+
+    if verb == "loop":
+        start.loop(lap, name="head").collect(name="sink")
+    else:
+        start.iterate(doubled, max_rounds=2, name="head").collect(name="sink")
+    plan = planned(flow)
+
+    names = [stage.nodes[0].name for stage in plan.stages]
+    head = next(node for node in flow.plan.nodes if node.name == "head")
+    left = {names[edge.target] for edge in plan.edges if edge.leaves is not None}
+    assert {edge.leaves for edge in plan.edges} == {None, head.id}
+    assert left == ({"beside", "out"} if verb == "loop" else {"head.result"})
+
+
 def test_operators_know_the_loops_they_are_in_outermost_first() -> None:
     """What follows an inner iteration is in the outer one only."""
     flow = ms.Flow("nested")

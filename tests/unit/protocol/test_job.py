@@ -19,16 +19,16 @@ from tests.job_cores import (
     to_both,
 )
 
-from millstream.protocol.job import (
+from millstream.protocol.job import Phase
+from millstream.protocol.job_events import (
     CancelRequested,
-    CommitFailed,
     CommitOutput,
     Committed,
     EndJob,
+    GivenUp,
     LinkBroke,
     Outcome,
     OutcomeKind,
-    Phase,
     SendMessage,
     WorkerExited,
     WorkerFailed,
@@ -161,7 +161,9 @@ def test_failed_commit_fails_the_job() -> None:
     """Every task ended, and yet nothing is visible."""
     driver = committing()
 
-    assert driver.tell(CommitFailed("disk full")) == to_both(Stop("disk full"))
+    failed = driver.tell(GivenUp("disk full", "OperationalError"))
+
+    assert failed == to_both(Stop("disk full"))
     assert driver.outcome.error == "OperationalError"
 
 

@@ -14,16 +14,17 @@ from tests.job_cores import (
 )
 
 from millstream.protocol.ids import PeerId
-from millstream.protocol.job import (
+from millstream.protocol.job import Phase
+from millstream.protocol.job_events import (
     Command,
     Committed,
     EpochCompleted,
+    GivenUp,
     Interrupt,
     LinkBroke,
     Outcome,
     OutcomeKind,
     PauseReached,
-    Phase,
     RequestPause,
     SendMessage,
     Settled,
@@ -41,7 +42,7 @@ from millstream.protocol.messages import Deploy, Start, Stop
 
 
 THREE, FOUR = PeerId(3), PeerId(4)
-LATER = (1, 5)
+EARLIER, LATER = (1, 4), (1, 5)
 
 
 def keeping(restarts_max: int = 2) -> Driver:
@@ -212,6 +213,50 @@ def test_failure_that_a_recovery_would_repeat_ends_the_job() -> None:
     driver.tell(WorkerFailed(ONE, replace(REPORT, kind="SnapshotError")))
 
     assert driver.outcome.error == "SnapshotError"
+
+
+DAMAGE = replace(REPORT, kind="SnapshotDamagedError", text="a file is missing")
+
+
+def test_worker_that_finds_the_snapshot_damaged_makes_the_job_go_further_back() -> None:
+    """And nobody is replaced for it."""
+    driver = keeping()
+    driver.tell(WorkerLost(TWO, "reset"), Settled(LATER))
+
+    damage = replace(DAMAGE, generation=2)
+    assert driver.tell(WorkerFailed(ONE, damage)) == [
+        Interrupt("a file is missing", is_damaged=True)
+    ]
+    assert driver.tell(WorkerFailed(ONE, damage)) == [], "the second one to say so"
+
+    ((worker, deploy),) = deploys(driver.tell(Settled(EARLIER)))
+    assert (worker, deploy.snapshot) == (ONE, EARLIER)
+
+
+def test_snapshots_that_stay_damaged_end_the_job() -> None:
+    """A worker and the driver may see different files; nobody goes round for ever."""
+    driver = keeping(restarts_max=2)
+    driver.tell(WorkerLost(TWO, "reset"), Settled(LATER))
+    for generation in (2, 3):
+        damage = replace(DAMAGE, generation=generation)
+        driver.tell(WorkerFailed(ONE, damage), Settled(LATER))
+    assert driver.phase() is Phase.CONNECTING
+
+    driver.tell(WorkerFailed(ONE, replace(DAMAGE, generation=4)))
+
+    assert driver.outcome.error == "SnapshotDamagedError"
+
+
+def test_job_that_cannot_go_further_back_ends_with_the_reason() -> None:
+    """No snapshot is whole, or its output can be seen already."""
+    driver = keeping()
+    driver.tell(WorkerLost(TWO, "reset"), Settled(LATER))
+    driver.tell(WorkerFailed(ONE, replace(DAMAGE, generation=2)))
+
+    driver.tell(GivenUp("none of the 3 snapshots can be used", "SnapshotError"))
+
+    assert driver.outcome.error == "SnapshotError"
+    assert driver.outcome.reason == "none of the 3 snapshots can be used"
 
 
 def test_failure_of_an_older_generation_is_no_news() -> None:

@@ -18,7 +18,7 @@ from tests.epoch_cores import (
 
 from millstream.protocol.barrier import Order
 from millstream.protocol.ids import Epoch
-from millstream.protocol.snapshots import (
+from millstream.protocol.snapshot_events import (
     Abandoned,
     Announce,
     Commit,
@@ -28,8 +28,6 @@ from millstream.protocol.snapshots import (
     GiveUp,
     Inject,
     PauseRequested,
-    Phase,
-    SnapshotCore,
     SnapshotRequested,
     Started,
     Store,
@@ -37,6 +35,7 @@ from millstream.protocol.snapshots import (
     StoreFailed,
     TimePassed,
 )
+from millstream.protocol.snapshots import Phase, SnapshotCore
 
 # Success.
 
@@ -198,6 +197,19 @@ def test_epoch_that_takes_too_long_is_given_up() -> None:
 
     assert abandoned == Abandoned(Epoch(1), "tasks 1.0 did not seal it within 5e-08 s")
     assert driver.phase() is Phase.WAITING
+
+
+def test_epoch_after_one_that_took_too_long_has_twice_the_time() -> None:
+    """A timeout that is too short for a job does not keep it from ever being stored."""
+    driver = opened()
+    given_up_at = INTERVAL + TIMEOUT + 1
+    driver.at(given_up_at)
+    opened_at = given_up_at + INTERVAL
+    driver.at(opened_at)
+
+    assert driver.at(opened_at + 2 * TIMEOUT) == []
+    (abandoned,) = driver.at(opened_at + 2 * TIMEOUT + 1)
+    assert isinstance(abandoned, Abandoned)
 
 
 def test_what_was_sealed_for_an_abandoned_epoch_goes_into_the_next() -> None:

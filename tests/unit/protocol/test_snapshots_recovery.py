@@ -22,26 +22,27 @@ from tests.epoch_cores import (
 from millstream.protocol.barrier import Order
 from millstream.protocol.ids import Epoch
 from millstream.protocol.messages import Ended
-from millstream.protocol.snapshots import (
+from millstream.protocol.snapshot_events import (
     Abandoned,
     Commit,
     CommitFailed,
     Committed,
     Concluded,
+    FallBack,
+    FellBack,
     Inject,
     Interrupted,
     Paused,
     PauseRequested,
-    Phase,
     Resume,
     Settled,
-    SnapshotCore,
     Store,
     Stored,
     StoreFailed,
     TaskEnded,
     TaskSealed,
 )
+from millstream.protocol.snapshots import Phase, SnapshotCore
 
 # Pauses.
 
@@ -173,6 +174,34 @@ def test_interruption_of_a_pause_goes_back_to_its_epoch() -> None:
     driver.tell(Stored(1), Committed(1))
 
     assert driver.tell(Interrupted()) == [Settled(Epoch(1))]
+
+
+@pytest.mark.parametrize("whole", [0, 1])
+def test_damaged_epoch_is_taken_back_and_the_next_builds_on_the_older_one(
+    whole: int,
+) -> None:
+    """Its number is spent; a delta since it would build on files that are no more."""
+    driver = committing()
+    driver.tell(Interrupted(), Committed(1))
+
+    assert driver.tell(Interrupted(is_damaged=True)) == [FallBack()]
+    assert driver.phase() is Phase.SEARCHING
+    assert driver.at(10 * INTERVAL) == []
+    assert driver.tell(FellBack(whole)) == [Settled(Epoch(whole))]
+
+    driver.generation = 3
+    driver.start(now_ns=10 * INTERVAL)
+    assert driver.at(11 * INTERVAL) == [Inject(barrier(2, since=whole))]
+
+
+def test_epoch_of_a_pause_may_be_damaged() -> None:
+    """The tasks that were placed anew are the first to read it."""
+    driver = waiting()
+    driver.tell(PauseRequested())
+    driver.seal(1, ONE, TWO)
+    driver.tell(Stored(1), Committed(1))
+
+    assert driver.tell(Interrupted(is_damaged=True)) == [FallBack()]
 
 
 def test_job_that_was_interrupted_after_its_last_epoch_concludes_again() -> None:

@@ -14,7 +14,8 @@ from millstream.errors import (
     OperatorError,
     WorkerLostError,
 )
-from millstream.protocol.job import OutcomeKind, Phase
+from millstream.protocol.job import Phase
+from millstream.protocol.job_events import OutcomeKind
 from millstream.protocol.messages import (
     Completed,
     Deploy,

@@ -76,7 +76,9 @@ def test_a_task_before_a_head_that_is_over_still_cuts_what_the_head_has_cut() ->
         Stage(0, chain, None),
         0,
         ChannelIntake([given]),
-        build_chain(chain, TaskContext("job", 0, Config(), lambda *_: None)),
+        build_chain(
+            chain, TaskContext("job", 0, Config(), lambda *_: None, clock=ManualClock())
+        ),
         [[Router([writer])]],
         clock=ManualClock(),
         slice_batches=2,

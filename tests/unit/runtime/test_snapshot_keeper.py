@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from tests.snapshots import JOB, KEY, Driver, MemoryFiles
 import millstream as ms
 from millstream.launch.job import deploy
 from millstream.launch.keeping import Keeping
-from millstream.protocol import snapshots as core
+from millstream.protocol import snapshot_events as events
 from millstream.protocol.ids import Epoch
 from millstream.protocol.messages import Ended, Sealed
 from millstream.runtime.background import Inline
@@ -29,7 +30,9 @@ INTERVAL_NS = 100_000_000
 class Keeper:
     """A keeper of a job of one stage, whose tasks are the test."""
 
-    def __init__(self, width: int, *, is_same_plan: bool = True) -> None:
+    def __init__(
+        self, width: int, *, is_same_plan: bool = True, is_writing: bool = True
+    ) -> None:
         flow = ms.Flow(JOB)
         flow.from_parallel(lambda _rank, _size: [1]).for_each(_ignore)
         config = flow.config({"snapshot_every_ms": 100})
@@ -46,12 +49,12 @@ class Keeper:
         self.store = SnapshotStore(self.files, KEY, job=JOB, run="new")
         claim = self.store.claim()
         self.store.adopt(manifest)
-        self.told: list[core.Command | MergeFiles] = []
+        self.told: list[events.Command | MergeFiles] = []
         self.committed: list[int] = []
-        backing = Backing(self, self.store, claim, manifest)
+        backing = Backing(self, self.store, claim, manifest, is_writing=is_writing)
         self.keeper = SnapshotKeeper(deployment, backing, Inline(), self.told.append)
         self.ids = [(s.id, i) for s in deployment.stages.stages for i in range(width)]
-        started = core.Started(1, frozenset(self.ids), frozenset(), 0)
+        started = events.Started(1, frozenset(self.ids), frozenset(), 0)
         self.keeper.handle(started)
 
     def commit(
@@ -62,20 +65,21 @@ class Keeper:
 
     def open(self, now_ns: int) -> Any:
         """Let time pass until an epoch is announced; return its barrier."""
-        self.keeper.handle(core.TimePassed(now_ns))
-        assert isinstance(self.told[-1], core.Inject)
+        self.keeper.handle(events.TimePassed(now_ns))
+        assert isinstance(self.told[-1], events.Inject)
         return self.told[-1].barrier
 
-    def seal(self, epoch: int) -> list[str]:
+    def seal(self, epoch: int, *, is_showing: bool = False) -> list[str]:
         """Let every task seal an epoch; return the names of its files."""
         found = []
+        transactions = (("for_each", b"rows"),) if is_showing else ()
         for stage, task in self.ids:
             name = state_name(
                 epoch, "new", worker=1, stage=stage, task=task, generation=1
             )
             file = (name, *self.store.write_state(name, []), ("count",))
-            sealed = Sealed(1, 1, epoch, stage, task, file, (), (), 0)
-            self.keeper.handle(core.TaskSealed(sealed))
+            sealed = Sealed(1, 1, epoch, stage, task, file, (), transactions, 0)
+            self.keeper.handle(events.TaskSealed(sealed))
             found.append(name)
         self.work()
         return found
@@ -89,6 +93,13 @@ class Keeper:
     def manifest(self) -> Manifest:
         assert self.keeper.ledger.manifest is not None
         return self.keeper.ledger.manifest
+
+
+class FullFiles(MemoryFiles):
+    """A disk on which there is no room."""
+
+    def publish(self, name: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def _ignore(_row: object) -> None:
@@ -130,7 +141,7 @@ def test_files_of_a_task_that_ended_are_needed_no_more() -> None:
     job.open(INTERVAL_NS)
     first, *rest = job.ids
     ended = Ended(1, 1, 2, *first, (("read", "a.txt", 0, True),), ())
-    job.keeper.handle(core.TaskEnded(ended))
+    job.keeper.handle(events.TaskEnded(ended))
     job.ids = rest
     job.seal(3)
 
@@ -156,7 +167,7 @@ def test_savepoint_is_a_copy_of_the_next_epoch() -> None:
     job.keeper.savepoint(
         Savepoint(lambda _, manifest: copied.append(manifest.epoch), ends.append)
     )
-    assert isinstance(job.told[-1], core.Inject)
+    assert isinstance(job.told[-1], events.Inject)
     assert copied == []
 
     job.seal(3)
@@ -171,9 +182,91 @@ def test_nothing_is_begun_for_a_job_that_has_ended() -> None:
 
     job.keeper.halt()
     job.seal(3)
-    job.keeper.handle(core.TimePassed(9 * INTERVAL_NS))
+    job.keeper.handle(events.TimePassed(9 * INTERVAL_NS))
 
     assert job.committed == []
     assert job.keeper.complete_epoch == Epoch(2)
-    assert isinstance(job.told[-1], core.Inject)
+    assert isinstance(job.told[-1], events.Inject)
     assert len(job.told) == 1
+
+
+def damaged_at_five(*, is_writing: bool, is_showing: bool = False) -> Keeper:
+    """Return a keeper whose job has found that it cannot be restored from epoch 5."""
+    job = Keeper(width=2, is_writing=is_writing)
+    for epoch in (3, 4, 5):
+        job.open(epoch * INTERVAL_NS)
+        job.seal(epoch, is_showing=is_showing)
+    job.files.content[job.manifest.files[-1].name] = b"something else"
+    job.keeper.handle(events.Interrupted())
+    job.keeper.handle(events.Interrupted(is_damaged=True))
+    job.work()
+    return job
+
+
+@pytest.mark.parametrize("is_writing", [False, True])
+def test_damaged_epoch_is_gone_back_behind(
+    is_writing: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """As by a driver that is started again: under another claim, and as a fork."""
+    job = damaged_at_five(is_writing=is_writing)
+
+    assert job.told[-1] == events.Settled(Epoch(4))
+    assert job.keeper.ledger.snapshot == (2, 4)
+    assert [each.epoch for each in job.store.forks()] == [5]
+    started = events.Started(1, frozenset(job.ids), frozenset(), 9 * INTERVAL_NS)
+    job.keeper.handle(started)
+    barrier = job.open(10 * INTERVAL_NS)
+    added = job.seal(6)
+    assert (barrier.epoch, barrier.since) == (6, 4)
+    assert (job.manifest.claim, job.manifest.parent_epoch) == (3, 4)
+    assert [ref.name for ref in job.manifest.files[-len(added) :]] == added
+    assert not any(ref.epoch == 5 for ref in job.manifest.files)
+    assert job.store.newest() == job.manifest
+
+
+def test_damaged_epoch_whose_output_can_be_seen_ends_the_job() -> None:
+    """As at a start of the driver: the rows would be written once more."""
+    job = damaged_at_five(is_writing=True, is_showing=True)
+
+    (given_up,) = (told for told in job.told if isinstance(told, events.GiveUp))
+    assert given_up.error == "SnapshotError"
+    assert "its output may be visible" in given_up.reason
+
+
+def test_damage_everywhere_ends_the_job() -> None:
+    """Nothing is begun from the beginning without being asked."""
+    job = Keeper(width=2, is_writing=False)
+    for name in list(job.files.names("epochs")):
+        job.files.remove(name)
+    job.keeper.handle(events.Interrupted())
+    job.keeper.handle(events.Interrupted(is_damaged=True))
+    job.work()
+
+    assert isinstance(job.told[-1], events.GiveUp)
+    assert "none of the 2 snapshots in memory can be used" in job.told[-1].reason
+
+
+def test_older_epoch_of_another_plan_is_left_to_the_next_start() -> None:
+    """Its tasks are not those that run, and their splits may be cut in another way."""
+    job = Keeper(width=2, is_same_plan=False, is_writing=False)
+    job.open(INTERVAL_NS)
+    name, *_ = job.seal(3)
+    job.files.remove(name)
+    job.keeper.handle(events.Interrupted())
+    job.keeper.handle(events.Interrupted(is_damaged=True))
+    job.work()
+
+    assert isinstance(job.told[-1], events.GiveUp)
+    assert "start the job again to go on from it" in job.told[-1].reason
+
+
+def test_full_disk_while_the_job_goes_back_ends_it() -> None:
+    """The claim cannot be taken; the next start of the driver can."""
+    job = Keeper(width=2, is_writing=False)
+    job.store.files = FullFiles(job.files.content)
+    job.keeper.handle(events.Interrupted())
+    job.keeper.handle(events.Interrupted(is_damaged=True))
+    job.work()
+
+    assert isinstance(job.told[-1], events.GiveUp)
+    assert "mend that and start the job again" in job.told[-1].reason

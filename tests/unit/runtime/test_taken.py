@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.protocol.ids import Epoch
 from millstream.protocol.messages import Sealed
-from millstream.protocol.snapshots import Store
+from millstream.protocol.snapshot_events import Store
 from millstream.runtime.taken import Snapshot, snapshot_of
 
 

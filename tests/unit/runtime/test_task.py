@@ -16,9 +16,10 @@ from millstream.plan import nodes as specs
 from millstream.plan.aggregate import builtin
 from millstream.plan.stages import Stage
 from millstream.protocol.frames import FrameKind
+from millstream.runtime.chain import TaskFailedError
 from millstream.runtime.channels import InputChannel
 from millstream.runtime.intake import ChannelIntake
-from millstream.runtime.task import Task, TaskCut, TaskFailedError, TaskPhase
+from millstream.runtime.task import Task, TaskCut, TaskPhase
 from millstream.testing import ManualClock, Raise, ScriptedSource
 
 if TYPE_CHECKING:
@@ -222,7 +223,9 @@ def test_task_reads_channels_by_port() -> None:
     intake = ChannelIntake([left, right])
     emitted: list[Any] = []
     chain = nodes([specs.Zip(), specs.Collect()])
-    context = TaskContext("job", 0, Config(), lambda _, rows: emitted.extend(rows))
+    context = TaskContext(
+        "job", 0, Config(), lambda _, rows: emitted.extend(rows), clock=ManualClock()
+    )
     task = Task(
         Stage(1, chain, 1),
         0,

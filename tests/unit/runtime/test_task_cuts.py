@@ -13,7 +13,8 @@ from millstream.plan import nodes as specs
 from millstream.plan.aggregate import builtin
 from millstream.protocol.barrier import Barrier, Order
 from millstream.protocol.ids import Epoch
-from millstream.runtime.task import TaskCut, TaskFailedError, TaskPhase
+from millstream.runtime.chain import TaskFailedError
+from millstream.runtime.task import TaskCut, TaskPhase
 from millstream.state.base import ALL_SHARDS
 from millstream.state.settings import StateSettings
 from millstream.state.table import MemoryTable

@@ -37,6 +37,9 @@ class ManualClock:
     def monotonic_ns(self) -> int:
         return self.now_ns
 
+    def wall_ms(self) -> int:
+        return self.now_ns // 1_000_000
+
 
 class Cluster:
     """Networks of one job, and everything that has happened to each."""

@@ -125,7 +125,7 @@ def test_an_impossible_length_is_refused_with_the_header(length: int) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (forged(9, b""), "no frame of kind 9"),
+        (forged(99, b""), "no frame of kind 99"),
         (forged(FrameKind.END, b"x"), "END frame cannot have 1 bytes"),
         (forged(FrameKind.CREDIT, b"1234"), "CREDIT frame cannot have 4 bytes"),
         (forged(FrameKind.MESSAGE, b"\xc1"), "is not msgpack"),

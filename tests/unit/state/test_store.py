@@ -68,6 +68,38 @@ def test_superseded_driver_is_told_who_won() -> None:
     assert files.names("manifests") == []
 
 
+def test_driver_takes_the_next_claim_only_from_itself() -> None:
+    """It falls back behind damage as a successor would, and no successor is ousted."""
+    files = MemoryFiles()
+    driver = started(files)
+    driver.commit()
+    files.remove(driver.commit().files[-1].name)
+
+    assert driver.start() is not None
+    assert (driver.claim, driver.epoch) == (2, 1)
+    assert [each.epoch for each in driver.store.forks()] == [2]
+    started(files, "again")
+    with pytest.raises(SnapshotError, match=r"another driver .* \(claim 2\) stops"):
+        driver.start()
+
+
+def test_manifest_that_a_driver_goes_on_from_is_damaged_if_it_is_gone() -> None:
+    """Somebody may go back behind it by removing it, but not while the job runs."""
+    files = MemoryFiles()
+    driver = started(files)
+    driver.commit()
+    newest = driver.commit()
+    name = ManifestId(newest.claim, newest.epoch).name
+    files.remove(name)
+
+    manifest = driver.store.newest()
+
+    assert manifest is not None
+    assert manifest.epoch == 1
+    assert driver.store.damage == [f"epoch 2: {name} is missing"]
+    assert driver.store.passed_over == [(ManifestId(1, 2), None)]
+
+
 def test_file_that_cannot_be_read_now_is_not_damage() -> None:
     """An older epoch would be wrong: its successor has been committed."""
 

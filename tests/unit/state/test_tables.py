@@ -297,3 +297,19 @@ def test_cleared_table_is_empty(make: Callable[[], Table]) -> None:
 
     assert content(table) == {}
     assert table.peek(range(20)).get(7) is None
+
+
+def test_deleting_everything_is_told_by_the_next_delta(
+    make: Callable[[], Table],
+) -> None:
+    """A restored table would have it all again."""
+    table, restored = make(), make()
+    table.touch(["a", "b"]).update(a=1, b=2)
+    first = stored(table.capture(Epoch(1), BEGINNING))
+
+    table.delete_all()
+    table.touch(["b", "c"]).update(b=3, c=4)
+    second = stored(table.capture(Epoch(2), Epoch(1)))
+
+    restored.restore([*first, *second], EVERYTHING)
+    assert content(restored) == content(table) == {"b": 3, "c": 4}

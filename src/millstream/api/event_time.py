@@ -1,0 +1,162 @@
+"""Verbs that give time to a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from millstream.api.building import checked_callable, checked_function, located
+from millstream.errors import UsageError
+from millstream.plan.grouping import ByFunction
+from millstream.plan.time import AssignTime, Duration, InTimeOrder, milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from millstream.api.flow import Flow
+    from millstream.api.stream import Stream
+    from millstream.plan.nodes import Node
+
+__all__ = ["MAX_AHEAD", "TimeVerbs", "by_value", "checked_timed", "time_spec"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+MAX_AHEAD = "24h"
+
+
+class TimeVerbs(Generic[T_co]):
+    """Event time for rows."""
+
+    _flow: Flow
+    _node: Node
+
+    def event_time(
+        self,
+        timestamp: Callable[[T_co], int | datetime],
+        *,
+        disorder: Duration = 0,
+        idle_after: Duration | None = None,
+        max_ahead: Duration | None = MAX_AHEAD,
+        watermark: Callable[[], Callable[[T_co, int], int | None]] | None = None,
+        name: str | None = None,
+    ) -> Stream[T_co]:
+        """Give every row a timestamp: milliseconds since 1970, or a `datetime`.
+
+        Rows of one split may be up to `disorder` older than rows before them; what is
+        older than that is late.  Call it right behind the source, where splits can be
+        told apart.
+
+        moves data: no · state: a number per split · waits for the end: no
+
+        Parameters
+        ----------
+        timestamp
+            The timestamp of a row.
+        disorder
+            By how much rows of a split are out of order, at most.
+        idle_after
+            A split that brings nothing for so long does not hold time back.
+        max_ahead
+            A timestamp further ahead of the clock does not move time; None for no bound.
+        watermark
+            Instead of `disorder`: called once per split, returns a function that gets a
+            row and its timestamp and returns up to which timestamp nothing more comes,
+            or None for nothing new.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("event_time")
+        >>> readings = flow.from_iterable([("a", 3), ("a", 1), ("a", 2)])
+        >>> timed = readings.event_time(lambda reading: reading[1], disorder=5)
+        >>> rows = timed.in_time_order().collect()
+        >>> _ = flow.run(on="local")
+        >>> rows.result()
+        [('a', 1), ('a', 2), ('a', 3)]
+        """
+        checked_function("event_time", timestamp)
+        if watermark is not None:
+            checked_function("event_time", watermark)
+        with located("event_time"):
+            spec = time_spec(timestamp, disorder, idle_after, max_ahead, watermark)
+        return self._timed("event_time", spec, name)
+
+    def in_time_order(self, *, name: str | None = None) -> Stream[T_co]:
+        """Put all rows into the order of their timestamps.
+
+        A row waits until no earlier one can come; what is late is left out, and counted.
+
+        moves data: all rows, to one task · state: the rows that wait · waits: for time
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("in_time_order")
+        >>> timed = flow.from_iterable([2, 3, 1]).event_time(lambda i: i, disorder=2)
+        >>> rows = timed.in_time_order().collect()
+        >>> _ = flow.run(on="local")
+        >>> rows.result()
+        [1, 2, 3]
+        """
+        with located("in_time_order"):
+            checked_timed(self._node)
+        return self._timed("in_time_order", InTimeOrder(), name)
+
+    def _timed(self, verb: str, spec: Any, name: str | None) -> Stream[T_co]:
+        from millstream.api.stream import Stream  # noqa: PLC0415 - built on this module
+
+        source, is_giving = self._node.id, isinstance(spec, AssignTime)
+        if is_giving:
+            source = self._flow.untimed(source)
+        node = self._flow.add(
+            verb,
+            spec,
+            (source,),
+            name=name,
+            takes_times=not is_giving,
+            makes_times=True,
+            width=None if is_giving else 1,
+        )
+        return Stream(self._flow, node)
+
+
+def time_spec(
+    function: Callable[[Any], Any],
+    disorder: Duration,
+    idle_after: Duration | None,
+    max_ahead: Duration | None,
+    watermark: Callable[[], Callable[[Any, int], int | None]] | None = None,
+) -> AssignTime:
+    """Return what `event_time` was asked for."""
+    if watermark is not None:
+        checked_callable("event_time", watermark)
+        if disorder != 0:
+            msg = (
+                f"disorder={disorder!r} and a watermark of your own both say how late "
+                "rows may be; give one of them"
+            )
+            raise UsageError(msg)
+    return AssignTime(
+        function,
+        milliseconds(disorder),
+        None if idle_after is None else milliseconds(idle_after, least=1),
+        None if max_ahead is None else milliseconds(max_ahead),
+        watermark,
+    )
+
+
+def checked_timed(node: Node) -> None:
+    """Refuse a stream without timestamps."""
+    if not node.makes_times:
+        msg = (
+            f"the rows of `{node.verb}` at {node.location} have no timestamps; call "
+            ".event_time(...) first, right behind the source"
+        )
+        raise UsageError(msg)
+
+
+def by_value(function: Callable[[Any], Any], node: Node) -> ByFunction:
+    """Return a grouping by a function of the value, whether or not rows have times."""
+    if not node.makes_times:
+        return ByFunction(function)
+    return ByFunction(lambda row: function(row[1]))

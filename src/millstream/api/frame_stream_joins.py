@@ -1,0 +1,299 @@
+"""Verbs that join two frames of which neither has to be small, with or without time.
+
+The words are those of keyed streams; both frames are spread by their key columns.  How
+rows are kept and matched is in `operators.frame_joins`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from millstream.api.building import located
+from millstream.api.event_time import checked_timed
+from millstream.api.frame_joining import stream_join_columns
+from millstream.api.join_specs import (
+    asof_spec,
+    interval_spec,
+    regular_spec,
+    window_spec,
+)
+from millstream.errors import UsageError
+from millstream.plan.frame_joins import JoinFrameStreams
+from millstream.plan.frame_windows import HIDDEN
+from millstream.plan.grouping import Columns
+from millstream.plan.joins import How, Join
+from millstream.plan.nodes import Regroup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+
+    from millstream.api.flow import Flow
+    from millstream.api.frame import Frame
+    from millstream.api.frame_joined import JoinedFrame
+    from millstream.plan.nodes import Node
+    from millstream.plan.time import Duration
+    from millstream.plan.windows import TimeWindows
+
+__all__ = ["FrameStreamJoinVerbs"]
+
+AnyHow = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the user said about columns; `keys` are on, left_on, right_on."""
+
+    keys: tuple[Any, Any, Any]
+    suffix: str
+    nulls_equal: bool
+
+
+class FrameStreamJoinVerbs:
+    """Joins of a frame with another one, both spread by key columns."""
+
+    schema: pl.Schema
+    _flow: Flow
+    _node: Node
+
+    def keyed_join(
+        self,
+        right: Frame,
+        on: str | Sequence[str] | None = None,
+        *,
+        how: AnyHow = "inner",
+        ttl: Duration | None = None,
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+        suffix: str = "_right",
+        nulls_equal: bool = False,
+        name: str | None = None,
+    ) -> JoinedFrame:
+        """Pair every row with every row of `right` that has the same keys.
+
+        Both sides may be large, and may come at any time: a pair comes with the second
+        of its rows.  A row without a partner comes at the end of the input, or when it has
+        waited for `ttl` by the clock.  The keys come once, under the names of the left
+        side.  Inner joins of timed frames are timed.
+
+        moves data: both sides · state: all rows of both sides, or those of the last `ttl`
+
+        Warns
+        -----
+        UnboundedStateWarning
+            If an input may never end and there is no `ttl`.
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("keyed_join")
+        >>> ages = flow.from_frame(pl.DataFrame({"id": [1, 2], "age": [31, 5]}))
+        >>> towns = flow.from_frame(
+        ...     pl.DataFrame({"id": [1, 3], "town": ["Ulm", "Bonn"]})
+        ... )
+        >>> people = ages.keyed_join(towns, "id", how="full").collect()
+        >>> _ = flow.run(on="local")
+        >>> people.result().sort("id").rows()
+        [(1, 31, 'Ulm'), (2, 5, None), (3, None, 'Bonn')]
+        """
+        asked = _Asked((on, left_on, right_on), suffix, nulls_equal)
+        nodes = self._node.id, getattr(right, "_node", self._node).id
+        with located("keyed_join"):
+            by = regular_spec("keyed_join", self._flow, nodes, how, ttl)
+        return self._stream_joined("keyed_join", right, by, asked, name)
+
+    def window_join(
+        self,
+        right: Frame,
+        window: TimeWindows,
+        *,
+        on: str | Sequence[str] | None = None,
+        how: AnyHow = "inner",
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+        suffix: str = "_right",
+        nulls_equal: bool = False,
+        name: str | None = None,
+    ) -> JoinedFrame:
+        """Pair rows of both sides that have the same keys and are in the same window.
+
+        Results come when a window is over, and have its last time.  In sliding windows
+        the same pair comes once for every window that both are in.
+
+        moves data: both sides · state: the rows of windows that are not over
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("window_join")
+        >>> views = pl.DataFrame({"user": ["ann", "ann"], "seen": [1, 12]})
+        >>> clicks = pl.DataFrame({"user": ["ann", "ann"], "clicked": [3, 4]})
+        >>> left = flow.from_frame(views).event_time("seen")
+        >>> right = flow.from_frame(clicks).event_time("clicked")
+        >>> minutes = ms.windows.tumbling(10)
+        >>> pairs = left.window_join(right, minutes, on="user").collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(pairs.result().rows())
+        [('ann', 1, 3), ('ann', 1, 4)]
+        """
+        with located("window_join"):
+            by = window_spec(how, window)
+            if not by.is_event_time:
+                msg = (
+                    "windows by the clock take rows; call .to_rows() first, or give both "
+                    "frames event time"
+                )
+                raise UsageError(msg)
+        asked = _Asked((on, left_on, right_on), suffix, nulls_equal)
+        return self._stream_joined("window_join", right, by, asked, name)
+
+    def interval_join(
+        self,
+        right: Frame,
+        lower: Duration,
+        upper: Duration,
+        *,
+        on: str | Sequence[str] | None = None,
+        how: AnyHow = "inner",
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+        suffix: str = "_right",
+        nulls_equal: bool = False,
+        name: str | None = None,
+    ) -> JoinedFrame:
+        """Pair rows with those of `right` of the same keys that are `lower` to `upper` later.
+
+        Both bounds are included; a negative one is earlier.  A pair comes as soon as both
+        rows are there, and has the larger timestamp.  A row without a partner comes, and
+        is timed, when none can come any more.
+
+        moves data: both sides · state: the rows that may still find a partner
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("interval_join")
+        >>> orders = pl.DataFrame({"id": ["A", "B"], "ordered": [10, 20]})
+        >>> payments = pl.DataFrame({"id": ["A", "B"], "paid": [15, 90]})
+        >>> left = flow.from_frame(orders).event_time("ordered")
+        >>> right = flow.from_frame(payments).event_time("paid")
+        >>> in_time = left.interval_join(right, 0, 30, on="id", how="left").collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(in_time.result().rows())
+        [('A', 10, 15), ('B', 20, None)]
+        """
+        with located("interval_join"):
+            by = interval_spec(how, lower, upper)
+        asked = _Asked((on, left_on, right_on), suffix, nulls_equal)
+        return self._stream_joined("interval_join", right, by, asked, name)
+
+    def asof_join(
+        self,
+        right: Frame,
+        *,
+        on: str | Sequence[str] | None = None,
+        direction: Literal["backward", "forward", "nearest"] = "backward",
+        tolerance: Duration | None = None,
+        how: Literal["inner", "left"] = "inner",
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+        suffix: str = "_right",
+        nulls_equal: bool = False,
+        name: str | None = None,
+    ) -> JoinedFrame:
+        """Pair every row with the one of `right` of the same keys that is nearest in time.
+
+        A result comes, and is timed, when no nearer one can come.
+
+        moves data: both sides · state: left rows that wait, right rows that may be needed
+
+        Parameters
+        ----------
+        direction
+            ``"backward"`` for the last one that is not later, ``"forward"`` for the first
+            one that is not earlier, ``"nearest"`` for the nearer one of these.  Of rows
+            with the same timestamp the largest counts, column by column.
+        tolerance
+            How far away it may be.
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("asof_join")
+        >>> trades = pl.DataFrame({"stock": ["A", "A"], "at": [10, 20]})
+        >>> quotes = pl.DataFrame({"stock": ["A", "A"], "of": [8, 13], "price": [5, 6]})
+        >>> left = flow.from_frame(trades).event_time("at")
+        >>> right = flow.from_frame(quotes).event_time("of")
+        >>> priced = left.asof_join(right, on="stock").collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(priced.result().rows())
+        [('A', 10, 8, 5), ('A', 20, 13, 6)]
+        """
+        with located("asof_join"):
+            by = asof_spec(how, direction, tolerance)
+        asked = _Asked((on, left_on, right_on), suffix, nulls_equal)
+        return self._stream_joined("asof_join", right, by, asked, name)
+
+    def _stream_joined(
+        self, verb: str, right: Any, by: Any, asked: _Asked, name: str | None
+    ) -> JoinedFrame:
+        """Spread both sides by key, and join them."""
+        from millstream.api.frame_joined import JoinedFrame  # noqa: PLC0415 - see there
+
+        flow = self._flow
+        with located(verb):
+            columns, schema = stream_join_columns(
+                self.schema,
+                right,
+                asked.keys,
+                how=by.how,
+                suffix=asked.suffix,
+                nulls_equal=asked.nulls_equal,
+            )
+            _check_free(self.schema, right.schema)
+        sides = self._node, flow.plan.nodes[right.as_input(verb, flow)]
+        if not isinstance(by, Join):
+            with located(verb):
+                for side in sides:
+                    checked_timed(side)
+        is_timed = _makes_times(sides, by)
+        base = name or flow.plan.free_name(verb)
+        spread = []
+        for side, names, word in zip(
+            sides, (columns.left_on, columns.right_on), ("left", "right"), strict=True
+        ):
+            source = side.id if is_timed else flow.untimed(side.id)
+            node = flow.add(
+                verb,
+                Regroup(),
+                (source,),
+                name=f"{base}.{word}",
+                makes_frames=True,
+                regroups=Columns(names),
+            )
+            spread.append(node.id)
+        node = flow.add(
+            verb,
+            JoinFrameStreams(by, columns, self.schema),
+            tuple(spread),
+            name=base,
+            makes_frames=True,
+            takes_times=is_timed,
+            makes_times=is_timed,
+        )
+        return JoinedFrame(flow, node, schema, (self.schema, right.schema))
+
+
+def _makes_times(sides: tuple[Node, Node], by: Any) -> bool:
+    """Whether results have a time: not if nobody knows when a row turns out to be alone."""
+    is_endless = isinstance(by, Join) and by.how is not How.INNER
+    return all(side.makes_times for side in sides) and not is_endless
+
+
+def _check_free(*schemas: pl.Schema) -> None:
+    for name in (name for schema in schemas for name in schema):
+        if name in HIDDEN or name.startswith("__right__"):
+            msg = f"the name {name!r} of a column is needed here; rename it"
+            raise UsageError(msg)

@@ -1,0 +1,379 @@
+"""Event time and windows of frames; the words are those of streams.
+
+A frame with event time carries it in columns that its schema does not show
+(`millstream.plan.frame_windows`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from millstream.api.building import located, user_location
+from millstream.api.event_time import MAX_AHEAD, checked_timed
+from millstream.api.frame_keys import GroupKeys, group_keys
+from millstream.api.rowwise import checked_query
+from millstream.errors import UsageError
+from millstream.plan import frame_windows as specs
+from millstream.plan.frame_windows import HIDDEN, WHOLE, WINDOW_END, WINDOW_START
+from millstream.plan.frames import Transform
+from millstream.plan.grouping import Columns
+from millstream.plan.nodes import Regroup
+from millstream.plan.time import LateRows, milliseconds
+from millstream.plan.windows import CountWindows, SessionWindows, TimeWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from polars._typing import IntoExpr
+
+    from millstream.api.flow import Flow
+    from millstream.api.frame import Frame, WindowFrame
+    from millstream.api.frame_aggregates import FrameAggregate
+    from millstream.operators.frame_table import FrameAggregation
+    from millstream.plan.nodes import Node
+    from millstream.plan.time import Duration
+    from millstream.plan.windows import AnyWindow
+
+__all__ = ["FrameTimeVerbs", "WindowedFrame", "late_frame"]
+
+_PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+"""How many units of time are a millisecond."""
+
+
+class FrameTimeVerbs:
+    """Event time and windows over all rows of a `Frame`."""
+
+    schema: pl.Schema
+    _flow: Flow
+    _node: Node
+
+    def event_time(
+        self,
+        timestamp: str | pl.Expr,
+        *,
+        disorder: Duration = 0,
+        idle_after: Duration | None = None,
+        max_ahead: Duration | None = MAX_AHEAD,
+        name: str | None = None,
+    ) -> Frame:
+        """Give every row a timestamp: a column, or what an expression makes of a row.
+
+        It is a number of milliseconds since 1970 (`Int64`), or a `Datetime`, of which
+        what is below a millisecond is cut off.  Rows of one split may be up to `disorder`
+        older than rows before them; what is older than that is late.  Call it right
+        behind the source, where splits can be told apart.
+
+        moves data: no · state: a number per split · waits for the end: no
+
+        Parameters
+        ----------
+        timestamp
+            The timestamp of a row; a row without one fails the job.
+        disorder
+            By how much rows of a split are out of order, at most.
+        idle_after
+            A split that brings nothing for so long does not hold time back.
+        max_ahead
+            A timestamp further ahead of the clock does not move time; None for no bound.
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("event_time")
+        >>> clicks = pl.DataFrame({"user": ["a", "b", "a"], "at": [1, 12, 5]})
+        >>> timed = flow.from_frame(clicks).event_time("at", disorder=10)
+        >>> windows = timed.group_by("user").window(ms.windows.tumbling(10))
+        >>> counts = windows.agg(n=pl.len()).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(counts.result().rows())
+        [('a', 0, 10, 2), ('b', 10, 20, 1)]
+        """
+        from millstream.api.frame import Frame  # noqa: PLC0415 - built on this module
+
+        with located("event_time"):
+            _check_free(self.schema, HIDDEN)
+            time, kind = _time_of(timestamp, self.schema)
+            spec = specs.AssignFrameTime(
+                time,
+                milliseconds(disorder),
+                None if idle_after is None else milliseconds(idle_after, least=1),
+                None if max_ahead is None else milliseconds(max_ahead),
+                kind,
+            )
+        times = {"takes_times": False, "makes_times": True, "makes_frames": True}
+        source = self._flow.untimed(self._node.id)
+        node = self._flow.add("event_time", spec, (source,), name=name, **times)
+        return Frame(self._flow, node, self.schema)
+
+    def window(
+        self,
+        window: AnyWindow,
+        *,
+        allowed_lateness: Duration = 0,
+        name: str | None = None,
+    ) -> WindowedFrame:
+        """Cut the whole frame into windows, in one task; see `GroupedFrame.window`.
+
+        moves data: yes, or only partial aggregates · state: none · waits: for the window
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("window")
+        >>> timed = flow.from_frame(pl.DataFrame({"at": [1, 2, 12]})).event_time("at")
+        >>> windows = timed.window(ms.windows.tumbling(10))
+        >>> counts = windows.agg(n=pl.len()).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(counts.result().rows())
+        [(0, 10, 2), (10, 20, 1)]
+        """
+        flow = self._flow
+        with located("window"):
+            _check_free(self.schema, (WHOLE,))
+            keys = group_keys(self.schema, (), {WHOLE: pl.lit(0, pl.Int8)})
+        base = name or flow.plan.free_name("window")
+        query = Transform(lambda frame: frame.with_columns(**keys.computed))
+        made = flow.add(
+            "window", query, (self._node.id,), name=f"{base}.whole", makes_frames=True
+        )
+        regrouped = flow.add(
+            "window",
+            Regroup(),
+            (made.id,),
+            name=f"{base}.together",
+            makes_frames=True,
+            regroups=Columns(keys.columns),
+        )
+        return WindowedFrame(
+            flow,
+            regrouped,
+            self.schema,
+            keys,
+            window=window,
+            allowed_lateness=allowed_lateness,
+        )
+
+
+class WindowedFrame:
+    """A frame cut into windows; `agg` makes a row of each."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        node: Node,
+        schema: pl.Schema,
+        keys: GroupKeys,
+        *,
+        window: AnyWindow,
+        allowed_lateness: Duration,
+    ) -> None:
+        self._flow = flow
+        self._node = node
+        self._schema = schema
+        self._keys = keys
+        with located("window"):
+            self._lateness_ms = milliseconds(allowed_lateness)
+            self._window = _checked(window, node, self._lateness_ms)
+
+    def agg(
+        self,
+        *exprs: IntoExpr | FrameAggregate | Iterable[IntoExpr | FrameAggregate],
+        name: str | None = None,
+        **named: IntoExpr | FrameAggregate,
+    ) -> WindowFrame:
+        """Make one row of each window that has rows; takes what `GroupedFrame.agg` takes.
+
+        Before the aggregates stand the keys and, except for windows by count,
+        `window_start` and `window_end`, which is outside: milliseconds since 1970, or
+        ``Datetime("ms")`` where the timestamps are times.  The timestamp of a row is the
+        last millisecond of its window.
+
+        moves data: yes, parts of panes · state: panes · waits for the end: of the window
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("agg")
+        >>> sales = pl.DataFrame({"shop": ["a", "a", "a"], "net": [1, 2, 4]})
+        >>> pairs = (
+        ...     flow.from_frame(sales).group_by("shop").window(ms.windows.count(2, 1))
+        ... )
+        >>> sums = pairs.agg(pl.col("net").sum()).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(sums.result().rows())
+        [('a', 3), ('a', 6)]
+        """
+        from millstream.api.frame_aggregates import built  # noqa: PLC0415 - mutual
+
+        flow, keys = self._flow, self._keys
+        is_timed = not isinstance(self._window, CountWindows)
+        aggregation, schema = built(self._schema, keys, exprs, named, in_time=is_timed)
+        spec = self._spec(aggregation)
+        if is_timed:
+            schema = self._with_bounds(schema, spec.kind)
+        made = node = flow.add(
+            "agg",
+            spec,
+            (self._node.id if is_timed else flow.untimed(self._node.id),),
+            name=name,
+            makes_frames=True,
+            takes_times=is_timed,
+            makes_times=is_timed,
+        )
+        if keys.renamed:
+            node = flow.add(
+                "agg",
+                Transform(_renaming(keys)),
+                (made.id,),
+                name=f"{made.name}.keys",
+                makes_frames=True,
+            )
+        shown = {column: kind for column, kind in schema.items() if column != WHOLE}
+        return _window_frame(flow, node, pl.Schema(shown), made, self._schema)
+
+    def _spec(self, aggregation: FrameAggregation) -> Any:
+        window, columns = self._window, tuple(self._schema)
+        if isinstance(window, CountWindows):
+            panes = specs.Panes(window.size, window.slide)
+            is_counted = _is_count(aggregation)
+            return specs.CountFrame(
+                aggregation, panes, window.is_exact, is_counted, window
+            )
+        kind = _kind_of_times(self._flow, self._node)
+        late = columns, self._lateness_ms, kind, window
+        if isinstance(window, SessionWindows):
+            return specs.SessionFrame(aggregation, window.gap_ms, *late)
+        assert isinstance(window, TimeWindows), "others are refused"
+        panes = specs.Panes(window.size_ms, window.slide_ms, window.offset_ms)
+        return specs.TimeWindowFrame(aggregation, panes, *late)
+
+    def _with_bounds(self, schema: pl.Schema, kind: Any) -> pl.Schema:
+        """Return the schema of the result, with the bounds of windows after the keys."""
+        bounds = (WINDOW_START, WINDOW_END)
+        with located("agg"):
+            _check_free(schema, bounds)
+        names = self._keys.names
+        known = {name: schema[name] for name in names}
+        rest = {name: t for name, t in schema.items() if name not in names}
+        between = dict.fromkeys(bounds, pl.Int64() if kind is None else kind)
+        return pl.Schema(known | between | rest)
+
+    def __repr__(self) -> str:
+        return f"<WindowedFrame by {self._window} at {self._node.location}>"
+
+
+def _window_frame(
+    flow: Flow, node: Node, schema: pl.Schema, made: Node, given: pl.Schema
+) -> WindowFrame:
+    """Return a frame that also knows what came too late for the node that made it."""
+    from millstream.api.frame import WindowFrame  # noqa: PLC0415 - built on this module
+
+    return WindowFrame(flow, node, schema, made, given)
+
+
+def late_frame(flow: Flow, made: Node, schema: pl.Schema, name: str | None) -> Frame:
+    """Return the rows that came too late for a node."""
+    from millstream.api.frame import Frame  # noqa: PLC0415 - built on this module
+
+    if not made.takes_times:
+        msg = (
+            f"`late` at {user_location()}: windows by count have no late rows; every row "
+            "is in time for them"
+        )
+        raise UsageError(msg)
+    node = flow.add(
+        "late",
+        LateRows(made.id),
+        (made.id,),
+        name=name,
+        makes_frames=True,
+        takes_times=False,
+    )
+    return Frame(flow, node, schema)
+
+
+def _renaming(keys: GroupKeys) -> Any:
+    """Return the query that gives computed keys their names, and hides that of all."""
+    renamed = {old: new for old, new in keys.renamed.items() if old != new}
+    if keys.names == (WHOLE,):
+        return lambda frame: frame.drop(*keys.columns)
+    return lambda frame: frame.rename(renamed)
+
+
+def _checked(window: Any, node: Node, lateness_ms: int) -> AnyWindow:
+    """Refuse what is no window for this frame."""
+    if isinstance(window, CountWindows):
+        if lateness_ms:
+            msg = "windows by count know no time, so nothing is late; leave out allowed_lateness"
+            raise UsageError(msg)
+        return window
+    if not isinstance(window, SessionWindows | TimeWindows):
+        msg = (
+            "it takes windows.count, tumbling, sliding or session of millstream.windows, "
+            f"got {window!r}; triggers take rows, so call .to_rows() first"
+        )
+        raise UsageError(msg)
+    if window.time != "event":
+        msg = (
+            "windows by the clock take rows; call .to_rows() first, or give the frame "
+            "event time"
+        )
+        raise UsageError(msg)
+    checked_timed(node)
+    return window
+
+
+def _is_count(aggregation: FrameAggregation) -> bool:
+    """Whether nothing is kept but how many rows there are."""
+    count = pl.repeat(1, pl.len(), dtype=pl.Int64)
+    folds = [part.fold for part in aggregation.columns]
+    if aggregation.longs or not folds:
+        return False
+    return all(
+        fold is not None
+        and fold.how == "add"
+        and len(fold.terms) == 1
+        and fold.terms[0].meta.undo_aliases().meta.eq(count)
+        for fold in folds
+    )
+
+
+def _time_of(timestamp: Any, schema: pl.Schema) -> tuple[pl.Expr, Any]:
+    """Return the milliseconds of a row, and what type of time they were."""
+    if not isinstance(timestamp, str | pl.Expr):
+        msg = f"it takes a column or an expression, got {timestamp!r}"
+        raise UsageError(msg)
+    expr = pl.col(timestamp) if isinstance(timestamp, str) else timestamp
+    made = checked_query("event_time", lambda f: f.select(expr), schema, (expr,))
+    if len(made) != 1:
+        msg = f"it takes one column, got {list(made)}"
+        raise UsageError(msg)
+    (kind,) = made.values()
+    if kind.is_integer():
+        return expr.cast(pl.Int64), None
+    if kind == pl.Date:
+        return expr.cast(pl.Datetime("ms")).to_physical(), pl.Datetime("ms")
+    if isinstance(kind, pl.Datetime):
+        number = expr.to_physical() // _PER_MILLISECOND[kind.time_unit]
+        return number, pl.Datetime("ms", kind.time_zone)
+    msg = f"timestamps are Int64, in milliseconds since 1970, or Datetime; {expr} is {kind}"
+    raise UsageError(msg)
+
+
+def _kind_of_times(flow: Flow, node: Node) -> Any:
+    """Return the type of time that the timestamps of a node's rows were made of."""
+    known = specs.AssignFrameTime | specs.TimeWindowFrame | specs.SessionFrame
+    while not isinstance(node.spec, known):
+        if not node.inputs or not node.makes_times:
+            return None
+        node = flow.plan.nodes[node.inputs[0]]
+    return node.spec.kind
+
+
+def _check_free(schema: pl.Schema, names: Iterable[str]) -> None:
+    for name in names:
+        if name in schema:
+            msg = f"there is a column {name!r} already; rename it"
+            raise UsageError(msg)

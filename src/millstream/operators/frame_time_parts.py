@@ -1,0 +1,76 @@
+"""Parts of aggregates that depend on the order of rows, in the order of timestamps.
+
+In windows of event time the first value is the earliest one, wherever it came from; of
+equal timestamps the one that came first.
+
+Nothing here holds state or knows about operators.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from millstream.operators.frame_parts import ColumnPart, expression, keeps_length
+from millstream.plan.frame_windows import TIME
+
+if TYPE_CHECKING:
+    from millstream.plan.expressions import Part
+
+__all__ = ["part_in_time"]
+
+_FIRST, _LAST = ("First", "FirstNonNull"), ("Last", "LastNonNull")
+
+
+def part_in_time(part: Part, name: str) -> ColumnPart | None:
+    """Return how a part is kept whose values have an order; None for all others."""
+    if part.kind not in (*_FIRST, *_LAST, "Implode"):
+        return None
+    values = expression(part.input)
+    if not keeps_length(values):
+        return None
+    return _values(values, name) if part.kind == "Implode" else _end(part, values, name)
+
+
+def _end(part: Part, values: pl.Expr, name: str) -> ColumnPart:
+    """Keep the earliest or latest value, and its timestamp."""
+    time, times = f"{name}.time", pl.col(TIME)
+    if part.kind.endswith("NonNull"):
+        is_value = values.is_not_null()
+        values, times = values.filter(is_value), times.filter(is_value)
+    held = pl.col(time).is_not_null()
+    kept, kept_times = pl.col(name).filter(held), pl.col(time).filter(held)
+    if part.kind in _FIRST:
+        return ColumnPart(
+            (_sorted(values, times).first().alias(name), times.min().alias(time)),
+            (_sorted(kept, kept_times).first().alias(name), pl.col(time).min()),
+            pl.col(name),
+        )
+    return ColumnPart(
+        (_sorted(values, times).last().alias(name), times.max().alias(time)),
+        (_sorted(kept, kept_times).last().alias(name), pl.col(time).max()),
+        pl.col(name),
+    )
+
+
+def _values(values: pl.Expr, name: str) -> ColumnPart:
+    """Keep all values, and their timestamps."""
+    time, times = f"{name}.time", pl.col(TIME)
+    kept = pl.col(name).explode(empty_as_null=False)
+    kept_times = pl.col(time).explode(empty_as_null=False)
+    return ColumnPart(
+        (
+            _sorted(values, times).implode().alias(name),
+            _sorted(times, times).implode().alias(time),
+        ),
+        (
+            _sorted(kept, kept_times).implode().alias(name),
+            _sorted(kept_times, kept_times).implode().alias(time),
+        ),
+        pl.col(name),
+    )
+
+
+def _sorted(values: pl.Expr, times: pl.Expr) -> pl.Expr:
+    return values.sort_by(times, maintain_order=True)

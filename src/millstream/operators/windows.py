@@ -1,0 +1,68 @@
+"""Choose the operator that carries out a window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from millstream.operators.windows_count import (
+    CountedWindows,
+    CountWindowed,
+    PlainCountWindowed,
+    is_plain,
+)
+from millstream.operators.windows_everything import Triggered
+from millstream.operators.windows_session import (
+    EventTimeSessions,
+    ProcessingTimeSessions,
+)
+from millstream.operators.windows_time import (
+    EventTimeWindowed,
+    ProcessingTimeWindowed,
+)
+from millstream.plan.windows import (
+    CountWindows,
+    Everything,
+    SessionWindows,
+    TimeWindows,
+    Windowed,
+)
+
+if TYPE_CHECKING:
+    from millstream.operators.base import Operator
+    from millstream.plan.nodes import Node
+    from millstream.ports import Clock
+    from millstream.state.table import Table
+
+__all__ = ["window_operator"]
+
+
+def window_operator(
+    run: tuple[Node, ...], table: Table | None, clock: Clock
+) -> Operator:
+    """Return the operator for a node whose spec is `Windowed`."""
+    spec = run[-1].spec
+    assert isinstance(spec, Windowed)
+    match spec.window:
+        case CountWindows() as window:
+            return _count_operator(run, spec, window, table)
+        case TimeWindows(time="event"):
+            return EventTimeWindowed(run, table)
+        case TimeWindows():
+            return ProcessingTimeWindowed(run, table, clock)
+        case SessionWindows(time="event"):
+            return EventTimeSessions(run, table)
+        case SessionWindows():
+            return ProcessingTimeSessions(run, table, clock)
+        case Everything():
+            return Triggered(run, table, clock)
+        case _:
+            assert_never(spec.window)
+
+
+def _count_operator(
+    run: tuple[Node, ...], spec: Windowed, window: CountWindows, table: Table | None
+) -> Operator:
+    if spec.aggregate is not None and spec.aggregate.name == "count":
+        return CountedWindows(run, table)
+    kind = PlainCountWindowed if is_plain(spec, window) else CountWindowed
+    return kind(run, table)

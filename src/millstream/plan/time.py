@@ -1,0 +1,165 @@
+"""Timestamps and durations, and the nodes that give time to a stream.
+
+A *timed* stream has a timestamp with every row: its rows are pairs of timestamp and
+value, under the key where there is one.  Windows and joins are in modules of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from millstream.config import nanoseconds
+from millstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "AssignTime",
+    "Behind",
+    "DropTime",
+    "Duration",
+    "InTimeOrder",
+    "LateRow",
+    "LateRows",
+    "milliseconds",
+    "timestamp",
+]
+
+Duration = int | timedelta | str
+"""Milliseconds, or what says its own unit."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Behind(int):
+    """A timestamp that is behind what its origin had promised.
+
+    Attributes
+    ----------
+    watermark
+        What was promised when the record was read.
+    """
+
+    watermark: int
+
+    def __new__(cls, value: int, watermark: int) -> Self:
+        """Make one; `watermark` is at least `value`."""
+        made = super().__new__(cls, value)
+        made.watermark = watermark
+        return made
+
+    def __reduce__(self) -> tuple[type[Behind], tuple[int, int]]:
+        return Behind, (int(self), self.watermark)
+
+
+class LateRow(NamedTuple):
+    """A record that came when its window, or its partners, were gone.
+
+    Attributes
+    ----------
+    key
+        Its key; None in a stream without keys.
+    """
+
+    key: Any
+    value: Any
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssignTime:
+    """Give every row a timestamp, and promise how late they may be.
+
+    Attributes
+    ----------
+    function
+        Returns the timestamp of a row.
+    disorder_ms
+        By how much a row may be older than one before it in the same split.
+    idle_after_ms
+        After this long without a row a split does not hold time back; None for never.
+    max_ahead_ms
+        Timestamps further ahead of the clock do not move time; None for no bound.
+    watermark
+        Makes a function from row and timestamp to a promise, or None; instead of
+        `disorder_ms`.
+    """
+
+    function: Callable[[Any], Any]
+    disorder_ms: int = 0
+    idle_after_ms: int | None = None
+    max_ahead_ms: int | None = None
+    watermark: Callable[[], Callable[[Any, int], int | None]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropTime:
+    """Forget the timestamps."""
+
+
+@dataclass(frozen=True, slots=True)
+class InTimeOrder:
+    """Rows in the order of their timestamps, each when its time has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """What came too late for another operator; the planner connects the two.
+
+    Attributes
+    ----------
+    of
+        Id of the node whose late rows these are.
+    """
+
+    of: int
+
+
+def milliseconds(duration: object, *, least: int = 0) -> int:
+    """Return a duration as a number of milliseconds.
+
+    Examples
+    --------
+    >>> milliseconds("1.5s"), milliseconds(timedelta(minutes=1)), milliseconds(20)
+    (1500, 60000, 20)
+    """
+    if isinstance(duration, int) and not isinstance(duration, bool):
+        value = duration
+    elif isinstance(duration, timedelta):
+        value = duration // _MILLISECOND
+    elif isinstance(duration, str):
+        value = nanoseconds(duration) // 1_000_000
+    else:
+        msg = (
+            f"{duration!r} is no duration; expected a number of milliseconds, a "
+            "timedelta, or text such as '10s'"
+        )
+        raise UsageError(msg)
+    if value < least:
+        msg = f"the duration {duration!r} is {value} ms, expected at least {least} ms"
+        raise UsageError(msg)
+    return value
+
+
+def timestamp(value: object) -> int:
+    """Return a timestamp as milliseconds since 1970.
+
+    Examples
+    --------
+    >>> timestamp(datetime(1970, 1, 1, 0, 0, 1)), timestamp(-5)
+    (1000, -5)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (aware - _EPOCH) // _MILLISECOND
+    msg = (
+        f"{value!r} is no timestamp; expected an int of milliseconds since 1970 or a "
+        "datetime"
+    )
+    raise TypeError(msg)

@@ -1,0 +1,66 @@
+"""Which operators keep the timestamps of their rows, and which must not see any."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.plan import nodes as specs
+from millstream.plan.frame_windows import BEHIND, TIME
+from millstream.plan.frames import JoinStatic, MapFrames, Tokens, Transform
+from millstream.plan.time import DropTime, InTimeOrder
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from millstream.plan.nodes import Node, Spec
+
+__all__ = ["bare", "dropping_time", "keeps_time", "makes_pairs"]
+
+_KEEPING = (
+    specs.Map,
+    specs.Filter,
+    specs.FlatMap,
+    specs.FilterMap,
+    specs.Flatten,
+    specs.Inspect,
+    specs.KeyBy,
+    specs.DropKey,
+    specs.Unkey,
+    specs.Regroup,
+    specs.Merge,
+    specs.Process,
+    InTimeOrder,
+    Transform,
+    MapFrames,
+    JoinStatic,
+    Tokens,
+)
+
+
+def keeps_time(spec: Spec) -> bool:
+    """Whether rows that come with a timestamp leave with one."""
+    return isinstance(spec, _KEEPING)
+
+
+def dropping_time(above: Node) -> Spec:
+    """Return what drops the timestamps of the rows of an operator."""
+    return Transform(_without_columns) if above.makes_frames else DropTime()
+
+
+def _without_columns(frame: Any) -> Any:
+    return frame.drop([TIME, BEHIND], strict=False)
+
+
+def bare(row: Any, *, is_timed: bool, has_key: bool) -> Any:
+    """Return a row as users know it, without its timestamp."""
+    if not is_timed:
+        return row
+    return (row[0], row[1][1]) if has_key else row[1]
+
+
+def makes_pairs(node: Node) -> bool:
+    """Whether rows leave an operator as pairs of key and value."""
+    if isinstance(node.spec, specs.KeyBy):
+        return True
+    is_dropping = isinstance(node.spec, specs.DropKey | specs.Unkey)
+    return node.takes_pairs and not is_dropping

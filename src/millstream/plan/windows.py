@@ -1,0 +1,257 @@
+"""Windows: which rows belong together, and the node that computes something of them.
+
+Users make windows with the functions of `millstream.windows`.  Nothing here knows how
+rows are kept until a window is complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Flag
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from millstream.plan.aggregate import Aggregate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "FIRST_IN_TIME",
+    "LAST_IN_TIME",
+    "Action",
+    "AnyWindow",
+    "CombineWindows",
+    "CountWindows",
+    "Everything",
+    "SessionWindows",
+    "Time",
+    "TimeWindows",
+    "Trigger",
+    "TriggerContext",
+    "Window",
+    "Windowed",
+    "of_parts",
+]
+
+Time = Literal["event", "processing"]
+
+
+class Window(NamedTuple):
+    """The bounds of one window: `start` is inside, `end` is not.
+
+    Milliseconds since 1970; of a count window, the numbers of its elements.
+    """
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindows:
+    """Window i has the elements from i * slide to i * slide + size of its key.
+
+    Attributes
+    ----------
+    is_exact
+        Whether windows that are not full when the input ends are left out.
+    """
+
+    size: int
+    slide: int
+    is_exact: bool
+
+    def __str__(self) -> str:
+        """Return how it is made, for people."""
+        slide = f", {self.slide}" if self.slide != self.size else ""
+        return f"count({self.size}{slide}{'' if self.is_exact else ', exact=False'})"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """Windows of `size_ms`, one every `slide_ms`, of which one begins at `offset_ms`."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+    time: Time
+
+    def __str__(self) -> str:
+        """Return how it is made, for people."""
+        if self.slide_ms == self.size_ms:
+            return f"tumbling({_span(self.size_ms)}{_clock(self.time)})"
+        spans = f"{_span(self.size_ms)}, {_span(self.slide_ms)}"
+        return f"sliding({spans}{_clock(self.time)})"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows:
+    """Rows that are less than `gap_ms` apart, one after the other."""
+
+    gap_ms: int
+    time: Time
+
+    def __str__(self) -> str:
+        """Return how it is made, for people."""
+        return f"session({_span(self.gap_ms)}{_clock(self.time)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """All rows of a key; a trigger says when to look at them.
+
+    Attributes
+    ----------
+    time
+        By which clock the trigger is called; None for event time where there is one.
+    """
+
+    trigger: Trigger
+    time: Time | None
+
+    def __str__(self) -> str:
+        """Return how it is made, for people."""
+        return f"everything({type(self.trigger).__name__})"
+
+
+AnyWindow = CountWindows | TimeWindows | SessionWindows | Everything
+
+
+class Action(Flag):
+    """What a trigger wants; two of them are joined with ``|``."""
+
+    GO_ON = 0
+    FIRE = 1
+    PURGE = 2
+
+
+@dataclass(slots=True)
+class TriggerContext:
+    """What a trigger may look at, for the key of the row or time it is called with.
+
+    Attributes
+    ----------
+    key
+        The key; None in a stream without keys.
+    now
+        The timestamp of the row, or the time that the trigger is called for.
+    count
+        How many rows the window has.
+    state
+        What the trigger remembers for the key.
+    """
+
+    key: Any
+    now: int
+    count: int
+    state: dict[str, Any]
+    wanted_at: int | None = None
+
+    def call_at(self, time: int) -> None:
+        """Ask for `on_time` when time has come to `time`; the last wish counts.
+
+        A time that has passed is called for at once, before the next row.
+        """
+        self.wanted_at = time
+
+
+class Trigger:
+    """Says when `windows.everything` gives a result; override what is needed.
+
+    Examples
+    --------
+    >>> class EveryThird(Trigger):
+    ...     def on_row(self, value, context):
+    ...         if context.count < 3:
+    ...             return Action.GO_ON
+    ...         return Action.FIRE | Action.PURGE
+    >>> EveryThird().on_row("c", TriggerContext("key", 0, 3, {}))
+    <Action.FIRE|PURGE: 3>
+    """
+
+    def on_row(self, value: Any, context: TriggerContext) -> Action:  # noqa: ARG002
+        """Say what follows from a row, which is in the window already."""
+        return Action.GO_ON
+
+    def on_time(self, time: int, context: TriggerContext) -> Action:  # noqa: ARG002
+        """Say what follows from the time that `TriggerContext.call_at` named."""
+        return Action.FIRE
+
+    def on_end(self, context: TriggerContext) -> Action:
+        """Say what follows from the end of the input; by default rows are not lost."""
+        return Action.FIRE if context.count else Action.GO_ON
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """One result for every window of every key.
+
+    Attributes
+    ----------
+    aggregate
+        What becomes of the values; None if `function` gets them all.
+    function
+        Called with the window and the list of its values; None for the list itself.
+    lateness_ms
+        For how long a window that is over takes rows, and gives its result again.
+    is_ordered
+        Whether the order of values counts, so that in event time each must wait for those
+        with earlier timestamps.
+    sees_times
+        Whether the aggregate gets pairs of timestamp and value.
+    shows_window
+        Whether results are pairs of window and result.
+    is_combined
+        Whether rows are parts of several; put in by the planner.
+    """
+
+    window: AnyWindow
+    aggregate: Aggregate | None
+    function: Callable[[Window, list[Any]], Any] | None = None
+    lateness_ms: int = 0
+    is_ordered: bool = False
+    sees_times: bool = False
+    shows_window: bool = False
+    is_combined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CombineWindows:
+    """Aggregate by pane inside the sending stage; put in by the planner."""
+
+    windowed: Windowed
+
+
+def of_parts(aggregate: Aggregate) -> Aggregate:
+    """Return the aggregate of what another one has made of parts of the values."""
+    assert aggregate.merge is not None
+    merge, finish = aggregate.merge, aggregate.finish
+    return Aggregate("parts", _itself, merge, merge, finish)
+
+
+def _span(milliseconds: int) -> str:
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{milliseconds}ms" if rest else f"{seconds}s"
+
+
+def _clock(time: Time) -> str:
+    return ", processing time" if time == "processing" else ""
+
+
+def _earlier(left: tuple[int, Any], right: tuple[int, Any]) -> tuple[int, Any]:
+    return right if right[0] < left[0] else left
+
+
+def _later(left: tuple[int, Any], right: tuple[int, Any]) -> tuple[int, Any]:
+    return left if right[0] < left[0] else right
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+FIRST_IN_TIME = Aggregate("first", _itself, _earlier, _earlier, itemgetter(1))
+"""The earliest of pairs of timestamp and value; the first one of equals."""
+
+LAST_IN_TIME = Aggregate("last", _itself, _later, _later, itemgetter(1))
+"""The latest of pairs of timestamp and value; the last one of equals."""

@@ -1,0 +1,199 @@
+"""The operators of a task one behind the other, from a batch to the routers.
+
+A chain does what it is told at once; when that is, and whether there is room for what
+comes out, is the business of its task.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from millstream.operators.event_time import TimeGiver
+from millstream.operators.failure import blame
+from millstream.plan.iteration import Outlet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from millstream.operators.base import Operator, Rows
+    from millstream.operators.failure import Blame
+    from millstream.plan.nodes import Node
+    from millstream.plan.stages import Stage
+    from millstream.protocol.rounds import RoundsSoFar
+    from millstream.protocol.watermark import Watermark
+    from millstream.runtime.guard import Guard
+    from millstream.runtime.intake import Intake
+    from millstream.runtime.router import Router
+
+__all__ = ["Chain", "TaskFailedError"]
+
+
+class TaskFailedError(Exception):
+    """A user function raised inside a task; the worker tells the coordinator."""
+
+    def __init__(self, blame: Blame | None, node: Node, position: str) -> None:
+        super().__init__(node.name)
+        self.blame = blame
+        self.node = node
+        self.position = position
+
+
+class Chain:
+    """The operators of one task.
+
+    Parameters
+    ----------
+    routers
+        By outlet; all but heads of iterations have one, and one for what is late.
+    guard
+        Takes records that make a function raise; without it the task fails.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        operators: list[Operator],
+        routers: list[list[Router]],
+        intake: Intake,
+        guard: Guard | None,
+    ) -> None:
+        self.operators = operators
+        #: The time of the present slice of work.
+        self.now_ns = 0
+        self.rows_in = 0
+        self.rows_out = 0
+        self._stage = stage
+        self._routers = routers
+        self._intake = intake
+        self._guard = guard
+        self._batch_rows = 0
+
+    @property
+    def rounds(self) -> RoundsSoFar | None:
+        """How far an iteration has come that is decided over here."""
+        return self.operators[0].rounds if self.operators else None
+
+    def process(self, rows: Rows, port: int) -> None:
+        """Run a batch of the intake through all operators."""
+        self._batch_rows = len(rows)
+        self.rows_in += len(rows)
+        self.push(rows, port, start=0)
+
+    def push(self, rows: Rows, port: int, start: int) -> None:
+        """Run rows through the operators from `start` on and route what comes out."""
+        for operator in self.operators[start:]:
+            if len(rows) == 0:
+                return
+            try:
+                if self._guard is not None and operator.is_guarded:
+                    rows = self._guarded(self._guard, operator, rows, port)
+                else:
+                    rows = operator.process(rows, port)
+            except Exception as error:
+                raise self.failure(error, operator, rows) from error
+            self._send_late(operator)
+            port = 0
+        if len(rows) > 0:
+            self._route(rows)
+
+    def _guarded(self, guard: Guard, operator: Operator, rows: Rows, port: int) -> Rows:
+        is_first = operator is self.operators[0]
+
+        def locate(index: int | None) -> str:
+            return self._intake.position(index if is_first else None, self._batch_rows)
+
+        return guard.process(operator, rows, port, self.now_ns, locate)
+
+    def _route(self, rows: Rows) -> None:
+        self.rows_out += len(rows)
+        for router in self._routers[self._intake.outlet]:
+            try:
+                if self._guard is not None and router.is_guarded:
+                    last = self._stage.nodes[-1]
+                    self._guard.route(router, rows, self.now_ns, last)
+                else:
+                    router.route(rows, self.now_ns)
+            except Exception as error:
+                node = self._stage.nodes[-1]
+                text = f"while sending {len(rows)} records on"
+                raise TaskFailedError(None, node, text) from error
+
+    def failure(
+        self,
+        error: Exception,
+        operator: Operator,
+        rows: Rows | None,
+        occasion: str | None = None,
+    ) -> TaskFailedError:
+        """Return what tells the coordinator who raised, and about which record.
+
+        `occasion` says when that was, where it was about none.
+        """
+        found = blame(error, operator, rows)
+        if rows is None:
+            has_rounds = self._intake.has_rounds
+            end = "at the end of a round" if has_rounds else "after the last record"
+            position = occasion or end
+        else:
+            is_first = operator is self.operators[0]
+            index = found.row_index if is_first else None
+            position = self._intake.position(index, self._batch_rows)
+        return TaskFailedError(found, found.node, position)
+
+    def flush(self, index: int) -> None:
+        """Send on what an operator held back only to save work."""
+        operator = self.operators[index]
+        try:
+            rows = operator.flush()
+        except Exception as error:
+            raise self.failure(error, operator, None) from error
+        if len(rows) > 0:
+            self.push(rows, 0, start=index + 1)
+
+    def pass_watermark(self, watermark: Watermark, start: int) -> Iterator[None]:
+        """Let time go on in the operators from `start` on, and then in those who read."""
+        for index, operator in enumerate(self.operators[start:], start):
+            if isinstance(operator, TimeGiver):
+                return
+            self.flush(index)
+            advance = partial(operator.advance, watermark.time)
+            occasion = f"when event time came to {watermark.time}"
+            yield from self.say(index, advance, occasion)
+            if not operator.nodes[-1].makes_times:
+                return
+        for router in self._routers[self._intake.outlet]:
+            for output in router.channels:
+                if output.channel.edge.carries_time:
+                    output.put_mark(watermark)
+
+    def say(
+        self,
+        index: int,
+        words: Callable[[], Iterable[Rows]],
+        occasion: str | None = None,
+    ) -> Iterator[None]:
+        """Send what an operator says by itself through those behind it."""
+        operator = self.operators[index]
+        batches: Iterator[Rows] | None = None
+        while True:
+            try:
+                if batches is None:
+                    batches = iter(words())
+                rows = next(batches, None)
+            except Exception as error:
+                raise self.failure(error, operator, None, occasion) from error
+            self._send_late(operator)
+            if rows is None:
+                return
+            self.push(rows, 0, start=index + 1)
+            yield
+
+    def _send_late(self, operator: Operator) -> None:
+        """Send what came too late for an operator to whoever reads that."""
+        if len(operator.late) == 0:
+            return
+        rows, operator.late = operator.late, []
+        if operator is self.operators[-1]:
+            for router in self._routers[Outlet.LATE]:
+                router.route(rows, self.now_ns)

@@ -1,0 +1,85 @@
+"""Which operators of a task are to be called because time has passed.
+
+Event time goes on where an operator gives it; wall time at the moment an operator asked
+for.  What follows from that is the business of the task.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from millstream.operators.base import Operator
+from millstream.operators.event_time import TimeGiver
+from millstream.protocol.watermark import BEGINNING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from millstream.operators.base import Rows
+    from millstream.ports import Clock
+    from millstream.protocol.watermark import Watermark
+    from millstream.runtime.intake import Intake
+
+__all__ = ["TaskTime"]
+
+
+class TaskTime:
+    """The operators of a task that time matters to; none costs nothing."""
+
+    def __init__(self, chain: list[Operator], clock: Clock) -> None:
+        #: The last watermark that came, or that an operator gave.
+        self.reached = BEGINNING
+        self._chain = chain
+        self._clock = clock
+        self._givers = [(i, o) for i, o in enumerate(chain) if isinstance(o, TimeGiver)]
+        #: Operators that may ask to be called by the clock.
+        self._tickers = [
+            (index, operator)
+            for index, operator in enumerate(chain)
+            if type(operator).tick is not Operator.tick
+        ]
+
+    def wake_ns(self) -> int | None:
+        """Return when somebody wants to be called though nothing has come."""
+        if not self._givers and not self._tickers:
+            return None
+        now_ns, wall_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
+        times = [giver.wake_ns(now_ns) for _, giver in self._givers]
+        waits = [o.tick_at_ms for _, o in self._tickers if o.tick_at_ms is not None]
+        times += [now_ns + max(0, ms - wall_ms) * 1_000_000 for ms in waits]
+        return min((ns for ns in times if ns is not None), default=None)
+
+    def begin_batch(self, intake: Intake) -> None:
+        """Let those who give time know where the next rows come from."""
+        for _, giver in self._givers:
+            giver.origin = intake.origin
+
+    def ticked(self) -> tuple[int, Callable[[], Iterable[Rows]]] | None:
+        """Return the place of an operator whose time by the clock has come, and a call."""
+        waiting = [(i, o) for i, o in self._tickers if o.tick_at_ms is not None]
+        if not waiting:
+            return None
+        now_ms = self._clock.wall_ms()
+        for index, operator in waiting:
+            assert operator.tick_at_ms is not None
+            if operator.tick_at_ms <= now_ms:
+                return index, partial(operator.tick, now_ms)
+        return None
+
+    def given(self, intake: Intake, now_ns: int) -> tuple[int, Watermark] | None:
+        """Return a new promise, and the place of the operator that gives it."""
+        for index, giver in self._givers:
+            watermark = giver.due(intake.open_origins(), now_ns)
+            if watermark is not None:
+                self.reached = watermark.time
+                return index, watermark
+        return None
+
+    def progress(self) -> tuple[int, int, int] | None:
+        """Return how many rows were late and ahead, and how far event time has come."""
+        late = sum(operator.late_count for operator in self._chain)
+        if self.reached == BEGINNING and not late and not self._givers:
+            return None
+        ahead = sum(giver.ahead_count for _, giver in self._givers)
+        return late, ahead, self.reached

@@ -1,0 +1,56 @@
+"""Mistakes of joins of frames: what comes back, what a delta lacks, what stays too short."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tests.simulation import frame_join_flows as flows
+from tests.simulation.mistakes import canary, wrapped
+
+from millstream.operators.frame_interval_join import IntervalJoinedFrames
+from millstream.operators.frame_joins import JoinedStreams
+from millstream.operators.frame_kept import KeptRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import polars as pl
+    from tests.simulation.mistakes import Patch
+
+    from millstream.state.frame_log import Told
+
+
+@canary(flows.interval_joined_frames, "A restored join says again what it has said.")
+def restored_join_of_frames_knows_no_time(patch: Patch) -> None:
+    patch.setattr(JoinedStreams, "_restored", lambda _: None)
+
+
+@canary(flows.nearest_joined_frames, "Rows that were forgotten come back.")
+def forgotten_rows_are_in_the_log(patch: Patch) -> None:
+
+    def told(original: Callable[..., Told], self: KeptRows, since: int) -> Told:
+        return replace(original(self, since), least=None)
+
+    wrapped(patch, KeptRows, "told", told)
+
+
+@canary(flows.last_joined_frames, "What came since the last cut is not stored.")
+def fresh_rows_are_not_in_the_delta(patch: Patch) -> None:
+
+    def keep(original: Callable[..., None], self: KeptRows, rows: pl.DataFrame) -> None:
+        fresh = self._fresh
+        self._fresh = None
+        original(self, rows)
+        self._fresh = fresh
+
+    wrapped(patch, KeptRows, "add", keep)
+
+
+@canary(flows.interval_joined_frames, "The only witness of a pair has gone.")
+def witnesses_do_not_stay(patch: Patch) -> None:
+
+    def stay(self: IntervalJoinedFrames, side: int) -> int:
+        return self._reach[side][1]
+
+    patch.setattr(IntervalJoinedFrames, "_stay", stay)

@@ -1,0 +1,82 @@
+"""Mistakes of joins: what a restored one forgets, what a delta lacks, who meets whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation import join_flows as flows
+from tests.simulation.mistakes import canary
+
+from millstream.operators import joins_interval
+from millstream.operators.joins import TimedJoin
+from millstream.operators.joins_asof import AsofJoined
+from millstream.operators.joins_interval import IntervalJoined
+from millstream.operators.joins_sides import WholeSides
+from millstream.operators.joins_table import TableJoined
+from millstream.operators.joins_window import WindowJoined
+from millstream.protocol.watermark import BEGINNING
+
+if TYPE_CHECKING:
+    from tests.simulation.mistakes import Patch
+
+
+@canary(flows.interval_joined, "Nobody knows when restored rows have to go.")
+def restored_rows_are_never_dropped(patch: Patch) -> None:
+    patch.setattr(IntervalJoined, "index", lambda _: None)
+
+
+@canary(flows.interval_joined, "A row that came out alone is in the next snapshot.")
+def dropped_rows_are_not_in_the_delta(patch: Patch) -> None:
+
+    def opened(self: TimedJoin, keys: list[Any]) -> dict[Any, Any]:
+        return self.entries if self.table is None else self.table.peek(keys)
+
+    patch.setattr(TimedJoin, "opened", opened)
+
+
+@canary(flows.window_joined, "A restored key says again what its last windows said.")
+def restored_windows_end_again(patch: Patch) -> None:
+    original = WindowJoined._note_pane
+
+    def noted(self: WindowJoined, key: Any, _fired: int | None, pane: int) -> None:
+        original(self, key, None, pane)
+
+    def indexed(self: WindowJoined) -> None:
+        self.due.clear()
+        for entries in self.batches():
+            for key, (_, panes) in entries:
+                for pane in panes:
+                    noted(self, key, None, pane)
+
+    patch.setattr(WindowJoined, "index", indexed)
+
+
+@canary(flows.interval_joined, "A late row meets whoever happens to be there.")
+def late_rows_meet_by_chance(patch: Patch) -> None:
+    patch.setattr(joins_interval, "promise_of", lambda _: BEGINNING)
+
+
+@canary(flows.nearest_joined, "A nearer row that comes later is not waited for.")
+def nearest_is_decided_too_early(patch: Patch) -> None:
+    original = AsofJoined._decision
+
+    def decided(self: AsofJoined, time: int, right: list[Any]) -> Any:
+        return original(self, time, right)._replace(time=time)
+
+    patch.setattr(AsofJoined, "_decision", decided)
+
+
+@canary(flows.tables_joined, "Left rows do not wait for the table.")
+def nobody_waits_for_the_table(patch: Patch) -> None:
+    original = TableJoined.process
+
+    def processed(self: TableJoined, rows: list[Any], port: int) -> list[Any]:
+        self._is_waiting = False
+        return original(self, rows, port)
+
+    patch.setattr(TableJoined, "process", processed)
+
+
+@canary(flows.tables_joined, "A restored task has no copy of the table.")
+def table_is_not_restored(patch: Patch) -> None:
+    patch.setattr(WholeSides, "restore", lambda *_: None)

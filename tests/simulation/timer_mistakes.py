@@ -1,0 +1,27 @@
+"""Mistakes of functions with timers: what a restored one forgets, what a delta lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation import timer_flows as flows
+from tests.simulation.mistakes import canary
+
+from millstream.operators.processing import Processed
+
+if TYPE_CHECKING:
+    from tests.simulation.mistakes import Patch
+
+
+@canary(flows.event_timers, "Nobody knows which restored keys have timers.")
+def restored_timers_are_not_found(patch: Patch) -> None:
+    patch.setattr(Processed, "_find_restored", lambda _: None)
+
+
+@canary(flows.event_timers, "A timer that has fired is still in the next snapshot.")
+def fired_timers_are_not_in_the_delta(patch: Patch) -> None:
+
+    def states_of(self: Processed, keys: list[Any]) -> dict[Any, Any]:
+        return self.entries if self.table is None else self.table.peek(keys)
+
+    patch.setattr(Processed, "_states_of", states_of)

@@ -1,0 +1,220 @@
+"""Event time through whole flows: splits, merges, loops, crashes, other widths.
+
+Method: several splits with their own disorder; which rows are late is found by looking
+at each split alone, and must be the same however the flow is run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from tests.spark.driving import eventually
+
+import millstream as ms
+from millstream.testing import Pause, ScriptedSource, simulate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DISORDER = 5
+SIZE = 10
+
+
+def splits_of(seed: int, count: int = 3, rows: int = 60) -> list[list[int]]:
+    """Return timestamps by split; the splits are far apart, and some rows are late."""
+    drawn = random.Random(seed)
+    return [
+        [200 * split + 2 * i + drawn.randint(-12, 3) for i in range(rows)]
+        for split in range(count)
+    ]
+
+
+def expected(splits: list[list[int]]) -> tuple[Counter[int], Counter[int]]:
+    """Return how many rows each window has, and which rows are late."""
+    counts: Counter[int] = Counter()
+    late: Counter[int] = Counter()
+    for times in splits:
+        promise = -(10**9)
+        for time in times:
+            end = time // SIZE * SIZE + SIZE
+            if end - 1 <= promise:
+                late[time] += 1
+            else:
+                counts[end] += 1
+            promise = max(promise, time - DISORDER - 1)
+    return counts, late
+
+
+def windowed(flow: ms.Flow, timed: Any) -> Any:
+    keyed = timed.key_by(lambda time: time // SIZE * SIZE + SIZE)
+    return keyed.window(ms.windows.tumbling(SIZE)).count()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_the_same_rows_are_late_at_any_width(workers: int) -> None:
+    """A worker that reads splits one after the other says what three of them say."""
+    splits = splits_of(1)
+    flow = ms.Flow("widths")
+    timed = flow.read(ScriptedSource(*splits)).event_time(
+        lambda t: t, disorder=DISORDER
+    )
+    counts = windowed(flow, timed)
+    late, results = counts.late().collect(), counts.collect()
+    flow.run(on="local", workers=workers, watermark_every_ms=0.001, source_batch_rows=7)
+
+    right, too_late = expected(splits)
+    assert dict(results.result()) == right
+    assert Counter(row.value for row in late.result()) == too_late
+    assert too_late, "the test should have late rows"
+
+
+def test_the_same_rows_are_late_after_any_crash() -> None:
+    """What a split has promised is in the snapshot, with its offset."""
+    splits = splits_of(2)
+    right, too_late = expected(splits)
+    flow = ms.Flow("crashes")
+    timed = flow.read(ScriptedSource(*splits)).event_time(
+        lambda t: t, disorder=DISORDER
+    )
+    counts = windowed(flow, timed)
+    counts.late().collect(name="late rows")
+    counts.collect(name="counts")
+
+    def check(rows: dict[str, list[Any]]) -> None:
+        assert dict(rows["counts"]) == right
+        assert Counter(row.value for row in rows["late rows"]) == too_late
+
+    simulate(flow, seeds=25, workers=2, snapshots=True, check=check)
+
+
+@pytest.mark.parametrize("widths", [(1, 3), (3, 2)])
+def test_promises_go_with_their_splits_to_another_width(
+    widths: tuple[int, int], tmp_path: Path
+) -> None:
+    """The worker that goes on with a split knows what was promised for it."""
+    splits = splits_of(3, count=5, rows=200)
+    scripts = [[s for t in times for s in (t, Pause(), Pause())] for times in splits]
+    flow = ms.Flow("moved")
+    timed = flow.read(ScriptedSource(*scripts)).event_time(
+        lambda t: t, disorder=DISORDER
+    )
+    counts = windowed(flow, timed)
+    late, results = counts.late().collect(), counts.collect()
+    job = flow.start(
+        on="local",
+        workers=widths[0],
+        state=tmp_path / "a",
+        snapshot_every="20ms",
+        source_idle_ms=20,
+    )
+    eventually(lambda: job.epoch > 3)
+    job.savepoint(tmp_path / "savepoint")
+    job.cancel()
+    with pytest.raises(ms.JobCancelledError):
+        job.wait()
+    flow.run(
+        on="local",
+        workers=widths[1],
+        state=tmp_path / "b",
+        resume_from=tmp_path / "savepoint",
+        source_idle_ms=0.001,
+    )
+
+    right, too_late = expected(splits)
+    assert dict(results.result()) == right
+    assert Counter(row.value for row in late.result()) == too_late
+
+
+def test_merged_streams_are_as_late_as_the_later_one() -> None:
+    """Rows of the slow one are not late because the quick one is ahead."""
+    flow = ms.Flow("merged")
+    quick = flow.from_iterable(range(100, 200)).event_time(lambda t: t)
+    slow = flow.from_iterable(range(100)).event_time(lambda t: t)
+    counts = windowed(flow, quick.merge(slow))
+    late, results = counts.late().collect(), counts.collect()
+    flow.run(on="local", workers=2, watermark_every_ms=0.001, source_batch_rows=3)
+
+    assert dict(results.result()) == dict.fromkeys(range(10, 201, 10), 10)
+    assert late.result() == []
+
+
+def test_merging_with_a_stream_without_time_drops_it() -> None:
+    """A window then says what is missing."""
+    flow = ms.Flow("mixed")
+    timed = flow.from_iterable([1]).event_time(lambda t: t)
+    merged = timed.merge(flow.from_iterable([2]))
+
+    with pytest.raises(ms.UsageError, match=r"have no timestamps; call\s+\.event_time"):
+        merged.window(ms.windows.tumbling(SIZE))
+
+
+def test_time_begins_anew_with_every_round() -> None:
+    """Windows of a round are complete at its end, and the next one begins at the start."""
+    flow = ms.Flow("rounds")
+
+    def body(rows: ms.Stream[int]) -> ms.Stream[int]:
+        timed = rows.event_time(lambda i: i, disorder=100)
+        return (
+            timed.window(ms.windows.tumbling(1_000)).sum().map(lambda total: total + 1)
+        )
+
+    out = flow.from_iterable([1, 2, 3]).iterate(body, max_rounds=3).collect()
+    flow.run(on="local", workers=2)
+
+    assert out.result() == [9]
+
+
+def test_what_leaves_a_free_loop_may_have_time() -> None:
+    """Time is given inside the body; what comes round again has none."""
+    flow = ms.Flow("free")
+
+    def body(rows: ms.Stream[int]) -> tuple[ms.Stream[int], ms.Stream[int]]:
+        timed = rows.event_time(lambda i: i, disorder=100)
+        return timed.filter(lambda i: i < 8).map(lambda i: i * 2), timed.filter(
+            lambda i: i >= 8
+        )
+
+    out = flow.from_iterable([1, 3]).loop(body)
+    sums = out.window(ms.windows.tumbling(10)).sum().collect()
+    flow.run(on="local", workers=2)
+
+    assert sorted(sums.result()) == [8, 12]
+
+
+@pytest.mark.parametrize("widths", [(1, 3), (3, 1)])
+def test_whole_right_sides_go_to_every_task_of_another_width(
+    widths: tuple[int, int], tmp_path: Path
+) -> None:
+    """A task that is new has all rows of the right side too."""
+    flow = ms.Flow("right sides")
+    script = [s for i in range(300) for s in ({"id": i % 7}, Pause(), Pause())]
+    rows = flow.read(ScriptedSource(script)).to_frame({"id": pl.Int64})
+    names = flow.from_frame(pl.DataFrame({"id": range(7), "name": list("abcdefg")}))
+    out = rows.join(names, on="id").collect()
+    job = flow.start(
+        on="local",
+        workers=widths[0],
+        state=tmp_path / "a",
+        snapshot_every="20ms",
+        source_idle_ms=10,
+    )
+    eventually(lambda: job.epoch > 3)
+    job.savepoint(tmp_path / "savepoint")
+    job.cancel()
+    with pytest.raises(ms.JobCancelledError):
+        job.wait()
+    flow.run(
+        on="local",
+        workers=widths[1],
+        state=tmp_path / "b",
+        resume_from=tmp_path / "savepoint",
+        source_idle_ms=0.001,
+    )
+
+    assert Counter(out.result()["name"]) == Counter(
+        "abcdefg"[i % 7] for i in range(300)
+    )
