@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DISORDER = 5
+PARTS = 8
 SIZE = 10
 
 
@@ -127,6 +129,45 @@ def test_promises_go_with_their_splits_to_another_width(
     right, too_late = expected(splits)
     assert dict(results.result()) == right
     assert Counter(row.value for row in late.result()) == too_late
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_the_same_rows_of_a_frame_are_late_at_any_width(workers: int) -> None:
+    """What can be cut anywhere is cut into the same parts for any number of workers."""
+    drawn = random.Random(5)
+    times = [2 * i + drawn.randint(-14, 3) for i in range(4_000)]
+    flow = ms.Flow("frame")
+    rows = flow.from_frame(pl.DataFrame({"at": times}))
+    timed = rows.event_time("at", disorder=DISORDER)
+    counts = timed.window(ms.windows.tumbling(SIZE)).agg(n=pl.len())
+    late, results = counts.late().collect(), counts.collect()
+    flow.run(on="local", workers=workers)
+
+    bounds = [len(times) * i // PARTS for i in range(PARTS + 1)]
+    right, too_late = expected([times[a:b] for a, b in pairwise(bounds)])
+    assert dict(results.result().select("window_end", "n").iter_rows()) == right
+    assert Counter(late.result()["at"]) == too_late
+
+
+class BoundedScripts(ScriptedSource):
+    """Scripts that are read one after the other."""
+
+    is_bounded = True
+
+
+def test_splits_in_order_do_not_wait_for_each_other() -> None:
+    """Windows of the first part are over while later ones have not been opened."""
+    seen: list[int] = []
+    splits = [list(range(100 * i, 100 * i + 100)) for i in range(4)]
+    flow = ms.Flow("in order")
+    timed = flow.read(BoundedScripts(*splits)).event_time(
+        lambda t: t, splits_in_order=True
+    )
+    counts = windowed(flow, timed.inspect(seen.append))
+    first = counts.map(lambda _: len(seen)).drop_key().min()
+    flow.run(on="local", workers=1, watermark_every_ms=0.001, source_batch_rows=10)
+
+    assert first.result() < 100
 
 
 def test_merged_streams_are_as_late_as_the_later_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.building import checked_callable, checked_function, located
@@ -37,6 +38,7 @@ class TimeVerbs(Generic[T_co]):
         disorder: Duration = 0,
         idle_after: Duration | None = None,
         max_ahead: Duration | None = MAX_AHEAD,
+        splits_in_order: bool = False,
         watermark: Callable[[], Callable[[T_co, int], int | None]] | None = None,
         name: str | None = None,
     ) -> Stream[T_co]:
@@ -58,6 +60,9 @@ class TimeVerbs(Generic[T_co]):
             A split that brings nothing for so long does not hold time back.
         max_ahead
             A timestamp further ahead of the clock does not move time; None for no bound.
+        splits_in_order
+            Whether splits follow each other in time, as the parts of one log do; those
+            that have not been opened then do not hold time back.
         watermark
             Instead of `disorder`: called once per split, returns a function that gets a
             row and its timestamp and returns up to which timestamp nothing more comes,
@@ -79,6 +84,7 @@ class TimeVerbs(Generic[T_co]):
             checked_function("event_time", watermark)
         with located("event_time"):
             spec = time_spec(timestamp, disorder, idle_after, max_ahead, watermark)
+        spec = replace(spec, splits_in_order=splits_in_order)
         return self._timed("event_time", spec, name)
 
     def in_time_order(self, *, name: str | None = None) -> Stream[T_co]:

@@ -56,6 +56,7 @@ class FrameTimeVerbs:
         disorder: Duration = 0,
         idle_after: Duration | None = None,
         max_ahead: Duration | None = MAX_AHEAD,
+        splits_in_order: bool = False,
         name: str | None = None,
     ) -> Frame:
         """Give every row a timestamp: a column, or what an expression makes of a row.
@@ -77,6 +78,9 @@ class FrameTimeVerbs:
             A split that brings nothing for so long does not hold time back.
         max_ahead
             A timestamp further ahead of the clock does not move time; None for no bound.
+        splits_in_order
+            Whether splits follow each other in time, as the parts of one log do; those
+            that have not been opened then do not hold time back.
 
         Examples
         --------
@@ -101,6 +105,7 @@ class FrameTimeVerbs:
                 None if idle_after is None else milliseconds(idle_after, least=1),
                 None if max_ahead is None else milliseconds(max_ahead),
                 kind,
+                splits_in_order,
             )
         times = {"takes_times": False, "makes_times": True, "makes_frames": True}
         source = self._flow.untimed(self._node.id)

@@ -19,6 +19,7 @@ class DataFrameSource(Source["pl.DataFrame"]):
     """Slices of a data frame; every task reads a contiguous part."""
 
     is_bounded = True
+    is_divisible = True
 
     def __init__(self, frame: pl.DataFrame) -> None:
         self._frame = frame

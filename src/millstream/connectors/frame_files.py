@@ -131,6 +131,7 @@ class LineFrames(Source[pl.DataFrame]):
     """
 
     is_bounded = True
+    is_divisible = True
 
     def __init__(
         self, files: list[str], line_format: LineFormat, *, max_bad_rows: int = 0

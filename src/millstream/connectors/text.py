@@ -82,6 +82,7 @@ class TextSource(Source[str]):
     """
 
     is_bounded = True
+    is_divisible = True
 
     def __init__(
         self,

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from millstream.errors import LaunchError, SnapshotError, UsageError
 from millstream.launch import local
 from millstream.launch.keeping import check_fit, open_keeping, plan_hash
+from millstream.plan.frame_windows import AssignFrameTime
 from millstream.plan.nodes import Read, Write
 from millstream.plan.stages import plan_stages
+from millstream.plan.time import AssignTime
 from millstream.protocol.job import Phase
 from millstream.protocol.job_events import OutcomeKind
 from millstream.protocol.watermark import BEGINNING
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from millstream.config import Config
-    from millstream.connectors.base import Sink, Split
+    from millstream.connectors.base import Sink, Source, Split
     from millstream.launch.keeping import Keeping
     from millstream.launch.options import LaunchOptions
     from millstream.launch.run import Run
     from millstream.plan.nodes import LogicalPlan
-    from millstream.plan.stages import StagePlan
+    from millstream.plan.stages import Stage, StagePlan
     from millstream.protocol.messages import TimeProgress
     from millstream.runtime.coordinator import Recovery
     from millstream.runtime.taken import Snapshot
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Job", "RoundMetrics", "StageMetrics", "TimeMetrics", "deploy"]
 
 _SAVEPOINT_LOOK_S = 0.05
+_TIMED_PARTS = 8
 _STATUS = {
     Phase.SETTLING: "recovering",
     Phase.GATHERING: "starting",
@@ -432,9 +435,9 @@ def deploy(
         for stage in stages.stages:
             first = stage.nodes[0]
             if isinstance(first.spec, Read):
-                task_count = min(stage.width or workers, workers)
+                parts = _parts(stage, first.spec.source, workers)
                 own = before.get(first.name)
-                splits[first.id] = own or tuple(first.spec.source.splits(task_count))
+                splits[first.id] = own or tuple(first.spec.source.splits(parts))
     except BaseException:
         release_sources(stages)
         raise
@@ -450,6 +453,18 @@ def deploy(
         state_directory=keeping.directory,
         state_key=keeping.key,
     )
+
+
+def _parts(stage: Stage, source: Source[Any], workers: int) -> int:
+    """Return for how many tasks a source is cut into splits.
+
+    Where rows are given time, who is late follows from the order of rows in a split; that
+    must not depend on the number of workers.
+    """
+    givers = (AssignTime, AssignFrameTime)
+    if source.is_divisible and any(isinstance(n.spec, givers) for n in stage.nodes):
+        return _TIMED_PARTS
+    return min(stage.width or workers, workers)
 
 
 def _time_metrics(

@@ -44,6 +44,8 @@ class TimeGiver(Operator):
         Watermarks are at least this far apart.
     idle_after_ms
         After this long without a row an origin holds nobody back; None for never.
+    splits_in_order
+        Whether only those splits count that are being read.
     """
 
     def __init__(
@@ -52,8 +54,11 @@ class TimeGiver(Operator):
         every_ms: float,
         clock: Clock,
         idle_after_ms: int | None,
+        *,
+        splits_in_order: bool = False,
     ) -> None:
         super().__init__(nodes)
+        self.splits_in_order = splits_in_order
         #: Where the rows come from that are processed next.
         self.origin = ""
         #: How many timestamps were too far ahead to move time.
@@ -135,7 +140,13 @@ class TimeAssigned(TimeGiver):
     def __init__(self, nodes: tuple[Node, ...], every_ms: float, clock: Clock) -> None:
         spec = nodes[0].spec
         assert isinstance(spec, AssignTime)
-        super().__init__(nodes, every_ms, clock, spec.idle_after_ms)
+        super().__init__(
+            nodes,
+            every_ms,
+            clock,
+            spec.idle_after_ms,
+            splits_in_order=spec.splits_in_order,
+        )
         self._spec = spec
         #: The user's own promises, by origin.
         self._custom: dict[str, Callable[[Any, int], int | None]] = {}

@@ -28,7 +28,13 @@ class FrameTimeAssigned(TimeGiver):
     def __init__(self, nodes: tuple[Node, ...], every_ms: float, clock: Clock) -> None:
         spec = nodes[0].spec
         assert isinstance(spec, AssignFrameTime)
-        super().__init__(nodes, every_ms, clock, spec.idle_after_ms)
+        super().__init__(
+            nodes,
+            every_ms,
+            clock,
+            spec.idle_after_ms,
+            splits_in_order=spec.splits_in_order,
+        )
         self._spec = spec
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input

@@ -151,6 +151,7 @@ class AssignFrameTime:
     idle_after_ms: int | None = None
     max_ahead_ms: int | None = None
     kind: Any = None
+    splits_in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)

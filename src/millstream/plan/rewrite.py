@@ -102,7 +102,9 @@ class _Rewriter:
         specs = [other.spec for other in self.plan.nodes]
         is_read = any(isinstance(s, LateRows) and s.of == node.id for s in specs)
         giving = [s for s in specs if isinstance(s, AssignTime | AssignFrameTime)]
-        return not is_read and all(spec.idle_after_ms is None for spec in giving)
+        return not is_read and not any(
+            spec.idle_after_ms is not None or spec.splits_in_order for spec in giving
+        )
 
     def _can_combine_windows(self, node: Node, spec: Windowed) -> bool:
         """Whether windows that one task has all of can be aggregated before that."""

@@ -87,6 +87,8 @@ class AssignTime:
     watermark
         Makes a function from row and timestamp to a promise, or None; instead of
         `disorder_ms`.
+    splits_in_order
+        Whether splits that have not been opened do not hold time back.
     """
 
     function: Callable[[Any], Any]
@@ -94,6 +96,7 @@ class AssignTime:
     idle_after_ms: int | None = None
     max_ahead_ms: int | None = None
     watermark: Callable[[], Callable[[Any, int], int | None]] | None = None
+    splits_in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)

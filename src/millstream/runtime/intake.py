@@ -141,7 +141,7 @@ class ChannelIntake:
         """Where the last batch came from."""
         return "" if self._current is None else _origin(self._current)
 
-    def open_origins(self) -> list[str]:
+    def open_origins(self, *, are_waiting: bool) -> list[str]:  # noqa: ARG002 - none is
         """Return where more may come from."""
         return [_origin(c) for c in self.channels if not c.is_ended or len(c)]
 
@@ -367,9 +367,10 @@ class SourceIntake:
         """Name of the split that the last batch came from."""
         return "" if self._current is None else self._current[0].name
 
-    def open_origins(self) -> list[str]:
-        """Return the splits that have not been read to their end."""
-        return [s.name for s, _ in self._open] + [s.name for s in self._waiting]
+    def open_origins(self, *, are_waiting: bool) -> list[str]:
+        """Return the splits that have not been read to their end, or only begun ones."""
+        waiting = [s.name for s in self._waiting] if are_waiting else []
+        return [s.name for s, _ in self._open] + waiting
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:
         """Return a batch and port 0, or None."""

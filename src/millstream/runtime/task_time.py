@@ -70,7 +70,8 @@ class TaskTime:
     def given(self, intake: Intake, now_ns: int) -> tuple[int, Watermark] | None:
         """Return a new promise, and the place of the operator that gives it."""
         for index, giver in self._givers:
-            watermark = giver.due(intake.open_origins(), now_ns)
+            origins = intake.open_origins(are_waiting=not giver.splits_in_order)
+            watermark = giver.due(origins, now_ns)
             if watermark is not None:
                 self.reached = watermark.time
                 return index, watermark
