@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from tests.spark.driving import eventually
+from tests.resizing import run_at_two_widths
 
 import millstream as ms
 from millstream.testing import Pause, ScriptedSource, simulate
@@ -106,25 +106,7 @@ def test_promises_go_with_their_splits_to_another_width(
     )
     counts = windowed(flow, timed)
     late, results = counts.late().collect(), counts.collect()
-    job = flow.start(
-        on="local",
-        workers=widths[0],
-        state=tmp_path / "a",
-        snapshot_every="20ms",
-        source_idle_ms=20,
-    )
-    eventually(lambda: job.epoch > 3)
-    job.savepoint(tmp_path / "savepoint")
-    job.cancel()
-    with pytest.raises(ms.JobCancelledError):
-        job.wait()
-    flow.run(
-        on="local",
-        workers=widths[1],
-        state=tmp_path / "b",
-        resume_from=tmp_path / "savepoint",
-        source_idle_ms=0.001,
-    )
+    run_at_two_widths(flow, widths, tmp_path, idle_ms=20)
 
     right, too_late = expected(splits)
     assert dict(results.result()) == right
@@ -236,25 +218,7 @@ def test_whole_right_sides_go_to_every_task_of_another_width(
     rows = flow.read(ScriptedSource(script)).to_frame({"id": pl.Int64})
     names = flow.from_frame(pl.DataFrame({"id": range(7), "name": list("abcdefg")}))
     out = rows.join(names, on="id").collect()
-    job = flow.start(
-        on="local",
-        workers=widths[0],
-        state=tmp_path / "a",
-        snapshot_every="20ms",
-        source_idle_ms=10,
-    )
-    eventually(lambda: job.epoch > 3)
-    job.savepoint(tmp_path / "savepoint")
-    job.cancel()
-    with pytest.raises(ms.JobCancelledError):
-        job.wait()
-    flow.run(
-        on="local",
-        workers=widths[1],
-        state=tmp_path / "b",
-        resume_from=tmp_path / "savepoint",
-        source_idle_ms=0.001,
-    )
+    run_at_two_widths(flow, widths, tmp_path, idle_ms=10)
 
     assert Counter(out.result()["name"]) == Counter(
         "abcdefg"[i % 7] for i in range(300)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from tests.joining import asof_oracle, window_oracle
+from tests.resizing import run_at_two_widths
 from tests.simulation.frame_join_flows import FRAME_JOIN_CASES, SCHEMA, timed, untimed
 from tests.simulation.join_flows import DISORDER, came
-from tests.spark.driving import eventually
 from tests.test_joins import slowly
 
 import millstream as ms
@@ -52,26 +52,7 @@ def test_joins_of_frames_go_on_from_a_savepoint_at_another_width(
         right, on="key", direction="nearest", tolerance=40, how="left"
     )
     found = windows.collect(), nearest.collect()
-    job = flow.start(
-        on="local",
-        workers=widths[0],
-        state=tmp_path / "a",
-        snapshot_every="20ms",
-        source_idle_ms=100,
-    )
-    eventually(lambda: job.epoch > 3)
-    job.savepoint(tmp_path / "savepoint")
-    job.cancel()
-    with pytest.raises(ms.JobCancelledError):
-        job.wait()
-
-    flow.run(
-        on="local",
-        workers=widths[1],
-        state=tmp_path / "b",
-        resume_from=tmp_path / "savepoint",
-        source_idle_ms=1,
-    )
+    run_at_two_widths(flow, widths, tmp_path)
 
     starts = range(-5 - 15 * 20, 600, 15)
     bounds = [(start, start + 40) for start in starts]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from tests.joining import asof_oracle, made_of, window_oracle
+from tests.resizing import run_at_two_widths
 from tests.simulation.join_flows import (
     DISORDER,
     JOIN_CASES,
@@ -15,7 +16,6 @@ from tests.simulation.join_flows import (
     timed,
     untimed,
 )
-from tests.spark.driving import eventually
 
 import millstream as ms
 from millstream.plan.joins import Direction, How
@@ -63,26 +63,7 @@ def test_joins_go_on_from_a_savepoint_at_another_width(
     windows = keyed[0].window_join(keyed[1], sliding(40, 15, offset=-5))
     table = left.join_broadcast(keyed[1], lambda row: row[0], how="left")
     found = windows.drop_key().collect(), table.collect()
-    settings: dict[str, Any] = {"on": "local", "state_backend": backend}
-    job = flow.start(
-        **settings,
-        workers=widths[0],
-        state=tmp_path / "a",
-        snapshot_every="20ms",
-        source_idle_ms=100,
-    )
-    eventually(lambda: job.epoch > 3)
-    job.savepoint(tmp_path / "savepoint")
-    job.cancel()
-    with pytest.raises(ms.JobCancelledError):
-        job.wait()
-
-    flow.run(
-        **settings,
-        workers=widths[1],
-        state=tmp_path / "b",
-        resume_from=tmp_path / "savepoint",
-    )
+    run_at_two_widths(flow, widths, tmp_path, state_backend=backend)
 
     spans = [(start, start + 40) for start in range(-305, 600, 15)]
     expected = (

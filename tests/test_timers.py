@@ -6,8 +6,8 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from tests.resizing import run_at_two_widths
 from tests.simulation.timer_flows import event_timers
-from tests.spark.driving import eventually
 
 import millstream as ms
 from millstream.testing import Pause, ScriptedSource, manual_time, simulate
@@ -56,20 +56,7 @@ def test_timers_go_on_from_a_savepoint_at_another_width(
     timed = flow.from_iterable(slow_numbers).event_time(lambda number: number)
     keyed = timed.key_by(lambda number: number % KEYS)
     counts = keyed.process(Counting()).collect()
-    settings: dict[str, Any] = {"on": "local", "state_backend": backend}
-    job = flow.start(**settings, workers=2, state=tmp_path / "a", snapshot_every_ms=20)
-    eventually(lambda: job.epoch > 2)
-    job.savepoint(tmp_path / "savepoint")
-    job.cancel()
-    with pytest.raises(ms.JobCancelledError):
-        job.wait()
-
-    flow.run(
-        **settings,
-        workers=3,
-        state=tmp_path / "b",
-        resume_from=tmp_path / "savepoint",
-    )
+    run_at_two_widths(flow, (2, 3), tmp_path, state_backend=backend)
 
     of = [len(range(key, COUNT, KEYS)) for key in range(KEYS)]
     expected = {(key, (LATER + key, of[key])) for key in range(KEYS)}

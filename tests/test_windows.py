@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from tests.resizing import run_at_two_widths
 from tests.simulation.window_flows import (
     COUNT,
     DISORDER,
@@ -17,7 +18,6 @@ from tests.simulation.window_flows import (
     moment,
     rows_of,
 )
-from tests.spark.driving import eventually
 from tests.windowing import naive_sessions, naive_windows
 
 import millstream as ms
@@ -63,25 +63,7 @@ def test_windows_go_on_from_a_savepoint_at_another_width(
     )
     threes = keyed.window(ms.windows.count(3, exact=False)).count()
     handles = [stream.collect() for stream in (counts, visits, threes)]
-    settings: dict[str, Any] = {"on": "local", "state_backend": backend}
-    job = flow.start(
-        **settings,
-        workers=widths[0],
-        state=tmp_path / "a",
-        snapshot_every="20ms",
-    )
-    eventually(lambda: job.epoch > 3)
-    job.savepoint(tmp_path / "savepoint")
-    job.cancel()
-    with pytest.raises(ms.JobCancelledError):
-        job.wait()
-
-    flow.run(
-        **settings,
-        workers=widths[1],
-        state=tmp_path / "b",
-        resume_from=tmp_path / "savepoint",
-    )
+    run_at_two_widths(flow, widths, tmp_path, state_backend=backend)
 
     arrived = rows_of(2 * DISORDER)
     found, _ = naive_windows(TimeWindows(SIZE, SLIDE, 0, "event"), 0, arrived)
