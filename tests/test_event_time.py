@@ -16,7 +16,7 @@ import pytest
 from tests.resizing import run_at_two_widths
 
 import millstream as ms
-from millstream.testing import Pause, ScriptedSource, simulate
+from millstream.testing import Pause, ScriptedSource, manual_time, simulate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,6 +150,44 @@ def test_splits_in_order_do_not_wait_for_each_other() -> None:
     flow.run(on="local", workers=1, watermark_every_ms=0.001, source_batch_rows=10)
 
     assert first.result() < 100
+
+
+@pytest.mark.parametrize(("idle_after", "is_early"), [("10s", True), (None, False)])
+def test_quiet_split_holds_time_back_only_until_it_is_idle(
+    idle_after: str | None, *, is_early: bool
+) -> None:
+    """Windows of the busy split are over long before the quiet one says something."""
+    a_while = [Pause(), Pause()]
+    quiet = [*a_while * 50, 1_000]
+    busy = [step for i in range(40) for step in (i, *a_while)]
+    seen: list[int] = []
+    flow = ms.Flow("quiet")
+    timed = flow.read(ScriptedSource(busy, quiet)).event_time(
+        lambda t: t, idle_after=idle_after
+    )
+    counts = windowed(flow, timed.inspect(seen.append))
+    quiet_came = counts.map(lambda _: 1_000 in seen).drop_key().collect()
+    with manual_time():
+        flow.run(workers=1, source_idle_ms=1_000, watermark_every_ms=0.001)
+
+    assert (not all(quiet_came.result())) == is_early
+
+
+def test_record_of_tomorrow_makes_nobody_late() -> None:
+    """It waits for its own window, and is counted."""
+    tomorrow = 10**15
+    flow = ms.Flow("ahead")
+    timed = flow.from_iterable([1, tomorrow, 2, 13, 14]).event_time(lambda t: t)
+    counts = windowed(flow, timed)
+    late, results = counts.late().collect(), counts.collect()
+    job = flow.start(
+        on="local", workers=2, source_batch_rows=1, watermark_every_ms=0.001
+    )
+    job.wait()
+
+    assert late.result() == []
+    assert dict(results.result()) == {10: 2, 20: 2, tomorrow // 10 * 10 + 10: 1}
+    assert sum(m.time.ahead_rows for m in job.metrics() if m.time) == 1
 
 
 def test_merged_streams_are_as_late_as_the_later_one() -> None:
