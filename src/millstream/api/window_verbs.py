@@ -9,7 +9,7 @@ from millstream.api.building import located, user_location
 from millstream.api.event_time import checked_timed
 from millstream.api.windows import WindowedStream, WindowInput
 from millstream.errors import UsageError
-from millstream.plan.joins import JoinSpec
+from millstream.plan.joins import Join, JoinSpec
 from millstream.plan.nodes import DropKey, Process
 from millstream.plan.time import DropTime, InTimeOrder, LateRow, LateRows, milliseconds
 from millstream.plan.windows import (
@@ -298,6 +298,8 @@ def _late_for(flow: Flow, node: Node) -> Node | None:
         spec = node.spec
         if isinstance(spec, Process) and spec.in_time_order:
             return node
+        if isinstance(spec, Join):
+            return None
         if node.takes_times and isinstance(spec, Windowed | InTimeOrder | JoinSpec):
             is_ordered = isinstance(spec, Windowed) and isinstance(
                 spec.window, Everything

@@ -173,3 +173,13 @@ def test_join_broadcast_behind_one_source_runs_on_all_workers() -> None:
     assert "(one task per worker): lookup (inner, waits for the table)" in text
     assert "by shuffle" in text
     assert "by broadcast" in text
+
+
+def test_nobody_is_late_for_a_join_of_everything_so_far() -> None:
+    """It drops nothing by time, so there is nothing to read."""
+    flow = ms.Flow("late")
+    keyed = flow.from_iterable([1]).event_time(lambda i: i).key_by(lambda i: i)
+    joined = keyed.join(keyed)
+
+    with pytest.raises(ms.UsageError, match="for which no row is ever too late"):
+        joined.late()
