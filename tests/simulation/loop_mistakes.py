@@ -9,6 +9,7 @@ from tests.simulation import loop_flows as flows
 from tests.simulation.mistakes import canary, wrapped
 
 import millstream.operators.rounds
+import millstream.protocol.snapshots
 import millstream.simulation.options
 from millstream.operators.frame_rounds import ImprovedFrame
 from millstream.operators.rounds import Look, _Improved
@@ -217,6 +218,7 @@ def states_of_rounds_outlive_their_tasks(patch: Patch) -> None:
 def decisions_overtake_epochs(patch: Patch) -> None:
     # Epochs are given up, and the next one opened, before they have gone round.
     patch.setattr(millstream.simulation.options, "_LAP_TURNS", 40)
+    patch.setattr(millstream.protocol.snapshots, "_PATIENCE_MAX", 1)
     patch.setattr(Aligner, "is_cut_due", property(lambda _: False))
 
 

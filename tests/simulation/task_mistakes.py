@@ -12,6 +12,7 @@ from tests.simulation.mistakes import canary, wrapped
 import millstream.simulation.cluster
 import millstream.state.table
 from millstream.protocol.align import Aligner
+from millstream.runtime.chain import Chain
 from millstream.runtime.channels import InputChannel, OutputChannel
 from millstream.runtime.compacting import Compactions
 from millstream.runtime.intake import SourceIntake
@@ -83,7 +84,7 @@ def offsets_run_ahead(patch: Patch) -> None:
 
 @canary(flows.counted, "What a combiner holds back is in no state and in no channel.")
 def held_rows_are_not_flushed(patch: Patch) -> None:
-    patch.setattr(Task, "_flush", lambda *_: None)
+    patch.setattr(Chain, "flush", lambda *_: None)
 
 
 @canary(flows.in_order, "Rows written before the cut wait for the next one.", seed=3)
