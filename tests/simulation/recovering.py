@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation import (
     frame_join_flows,
+    frame_window_flows,
     join_flows,
     loop_flows,
     recovery_flows,
@@ -33,6 +34,7 @@ FLOWS = (
     timer_flows,
     join_flows,
     window_flows,
+    frame_window_flows,
     frame_join_flows,
 )
 CHUNK_SEEDS = 25

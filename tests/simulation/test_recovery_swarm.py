@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.simulation.frame_join_flows import FRAME_JOIN_CASES
+from tests.simulation.frame_window_flows import FRAME_WINDOW_CASES
 from tests.simulation.join_flows import JOIN_CASES
 from tests.simulation.loop_flows import LOOP_CASES
 from tests.simulation.mistakes import often
@@ -42,7 +43,13 @@ MANY_SEEDS = 2_000
 """Of all jobs together, and as many of all loops."""
 TIME_SEEDS = 600
 """Of all flows with time together, which do more in every seed."""
-TIME_CASES = (*TIMER_CASES, *JOIN_CASES, *WINDOW_CASES, *FRAME_JOIN_CASES)
+TIME_CASES = (
+    *TIMER_CASES,
+    *JOIN_CASES,
+    *WINDOW_CASES,
+    *FRAME_JOIN_CASES,
+    *FRAME_WINDOW_CASES,
+)
 CHUNK_SEEDS = 50
 FEW_SEEDS = 4
 
