@@ -19,6 +19,7 @@ reading take, and, by the difference, what a round takes.
 On two idle cores a round of all takes about five minutes with 50 centroids and eight with 750.
 
     python benchmarks/k_means.py [--quick] [--centroids 50 750] [--points N] [--rounds 3]
+                                 [--without-mllib]
 """
 
 from __future__ import annotations
@@ -210,6 +211,7 @@ def main() -> None:
     parser = measure.arguments(__doc__ or "")
     parser.add_argument("--centroids", type=int, nargs="*", default=CENTROIDS)
     parser.add_argument("--points", type=int, default=FULL_POINTS)
+    parser.add_argument("--without-mllib", action="store_true")
     options = parser.parse_args()
     points = QUICK_POINTS if options.quick else options.points
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -222,7 +224,8 @@ def main() -> None:
             few = points if count <= CENTROIDS[0] else SLOW_DISTANCES // count
             full = task_of(options.data, points, count)
             less = task_of(options.data, min(points, few), count)
-            taken = measured(spark, full, less, options.rounds)
+            left_out = {MLLIB} if options.without_mllib else set[str]()
+            taken = measured(spark, full, less, options.rounds, left_out)
             samples |= {f"k = {count}, {name}": times for name, times in taken.items()}
             figures += compared(count, taken)
     finally:
@@ -244,9 +247,9 @@ def main() -> None:
 
 
 def measured(
-    spark: SparkSession, full: Task, less: Task, rounds: int
+    spark: SparkSession, full: Task, less: Task, rounds: int, left_out: set[str]
 ) -> dict[str, list[float]]:
-    """Return the times of all, scaled to all points where somebody saw fewer."""
+    """Return the times of all but some, scaled to all points where somebody saw fewer."""
     by_hand = Processes()
     contestants: dict[str, Callable[[Task], Centroids]] = {
         OWN: lambda task: by_millstream(spark, task, sums_of),
@@ -257,6 +260,7 @@ def measured(
         RDD: lambda task: by_rdd(spark, task),
         MLLIB: lambda task: by_mllib(spark, task),
     }
+    contestants = {n: run for n, run in contestants.items() if n not in left_out}
     expected: dict[tuple[int, bool], Centroids] = {}
 
     def seconds(name: str) -> float:
@@ -278,16 +282,21 @@ def compared(count: int, taken: dict[str, list[float]]) -> list[measure.Figure]:
     """Return the ratios that are aimed at."""
     medians = {name: statistics.median(times) for name, times in taken.items()}
     own = medians[OWN]
-    over_mllib = medians[MLLIB] / own
     own_round = (own - medians[OWN_ONCE]) / (ROUNDS - 1)
     hand_round = (medians[BY_HAND] - medians[BY_HAND_ONCE]) / (ROUNDS - 1)
     own_rest = medians[OWN_ONCE] - own_round
     hand_rest = medians[BY_HAND_ONCE] - hand_round
     faster = f"k = {count}, faster than {MLLIB}"
+    mllib: list[measure.Figure] = []
+    if MLLIB in medians:
+        ratio = medians[MLLIB] / own
+        mllib.append(
+            measure.at_least(faster, ratio, "x", 8)
+            if count == CENTROIDS[0]
+            else measure.Figure(faster, ratio, "x")
+        )
     return [
-        measure.at_least(faster, over_mllib, "x", 8)
-        if count == CENTROIDS[0]
-        else measure.Figure(faster, over_mllib, "x"),
+        *mllib,
         measure.at_most(
             f"k = {count}, time by hand", own / medians[BY_HAND], "x", 1.25
         ),
