@@ -117,7 +117,7 @@ def test_promises_go_with_their_splits_to_another_width(
 def test_the_same_rows_of_a_frame_are_late_at_any_width(workers: int) -> None:
     """What can be cut anywhere is cut into the same parts for any number of workers."""
     drawn = random.Random(5)
-    times = [2 * i + drawn.randint(-14, 3) for i in range(4_000)]
+    times = [2 * i + drawn.randint(-14, 3) for i in range(10_000)]
     flow = ms.Flow("frame")
     rows = flow.from_frame(pl.DataFrame({"at": times}))
     timed = rows.event_time("at", disorder=DISORDER)

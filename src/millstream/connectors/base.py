@@ -66,8 +66,9 @@ class Source(ABC, Generic[T_co]):
     is_parallel: bool = True
     #: True for a source whose splits all end; they are then read one after the other.
     is_bounded: bool = False
-    #: Whether it can be cut into parts for any number of tasks, however many there are.
-    is_divisible: bool = False
+    #: For how many tasks it is cut where rows are given time, however many there are;
+    #: None for as many as there are.
+    timed_parts: int | None = None
     #: Task slots of Spark that it needs beside those of the workers.
     spare_slots: int = 0
 

@@ -14,15 +14,19 @@ if TYPE_CHECKING:
 
 __all__ = ["DataFrameSource"]
 
+_TIMED_PARTS = 8
+_TIMED_ROWS = 1024
+"""Rows of a part at least, where rows are given time: few rows keep their order."""
+
 
 class DataFrameSource(Source["pl.DataFrame"]):
     """Slices of a data frame; every task reads a contiguous part."""
 
     is_bounded = True
-    is_divisible = True
 
     def __init__(self, frame: pl.DataFrame) -> None:
         self._frame = frame
+        self.timed_parts = max(1, min(_TIMED_PARTS, frame.height // _TIMED_ROWS))
 
     def splits(self, task_count: int) -> list[Split]:
         """Cut the rows into `task_count` parts of nearly equal length."""

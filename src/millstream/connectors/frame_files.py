@@ -131,7 +131,7 @@ class LineFrames(Source[pl.DataFrame]):
     """
 
     is_bounded = True
-    is_divisible = True
+    timed_parts = 8
 
     def __init__(
         self, files: list[str], line_format: LineFormat, *, max_bad_rows: int = 0

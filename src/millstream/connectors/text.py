@@ -82,7 +82,7 @@ class TextSource(Source[str]):
     """
 
     is_bounded = True
-    is_divisible = True
+    timed_parts = 8
 
     def __init__(
         self,

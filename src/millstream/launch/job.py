@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 __all__ = ["Job", "RoundMetrics", "StageMetrics", "TimeMetrics", "deploy"]
 
 _SAVEPOINT_LOOK_S = 0.05
-_TIMED_PARTS = 8
 _STATUS = {
     Phase.SETTLING: "recovering",
     Phase.GATHERING: "starting",
@@ -462,8 +461,9 @@ def _parts(stage: Stage, source: Source[Any], workers: int) -> int:
     must not depend on the number of workers.
     """
     givers = (AssignTime, AssignFrameTime)
-    if source.is_divisible and any(isinstance(n.spec, givers) for n in stage.nodes):
-        return _TIMED_PARTS
+    is_timed = any(isinstance(node.spec, givers) for node in stage.nodes)
+    if is_timed and source.timed_parts is not None:
+        return source.timed_parts
     return min(stage.width or workers, workers)
 
 

@@ -75,7 +75,7 @@ class SteadySource(Source[Any]):
         self._tide = tide
         self.is_parallel = source.is_parallel
         self.is_bounded = source.is_bounded
-        self.is_divisible = source.is_divisible
+        self.timed_parts = source.timed_parts
 
     def splits(self, task_count: int) -> list[Split]:
         """Return the splits of the source."""
