@@ -37,6 +37,13 @@ FLOWS = (
     frame_window_flows,
     frame_join_flows,
 )
+TIME_CASES = (
+    *timer_flows.TIMER_CASES,
+    *join_flows.JOIN_CASES,
+    *window_flows.WINDOW_CASES,
+    *frame_join_flows.FRAME_JOIN_CASES,
+    *frame_window_flows.FRAME_WINDOW_CASES,
+)
 CHUNK_SEEDS = 25
 
 Pool = ProcessPoolExecutor

@@ -13,12 +13,12 @@ import sys
 from itertools import count
 
 from tests.simulation.loop_flows import LOOP_CASES
-from tests.simulation.recovering import pool, swarm
+from tests.simulation.recovering import TIME_CASES, pool, swarm
 from tests.simulation.recovery_flows import CASES
 
 FIRST_SEED = 1_000_000
 """Those before belong to `make test`."""
-FLOWS = (*CASES, *LOOP_CASES)
+FLOWS = (*CASES, *LOOP_CASES, *TIME_CASES)
 ROUND_SEEDS = 200
 
 

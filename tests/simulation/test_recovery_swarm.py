@@ -11,15 +11,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.simulation.frame_join_flows import FRAME_JOIN_CASES
-from tests.simulation.frame_window_flows import FRAME_WINDOW_CASES
-from tests.simulation.join_flows import JOIN_CASES
 from tests.simulation.loop_flows import LOOP_CASES
 from tests.simulation.mistakes import often
-from tests.simulation.recovering import failures_of
+from tests.simulation.recovering import TIME_CASES, failures_of
 from tests.simulation.recovery_flows import CASES, counted, scanned, stateful
-from tests.simulation.timer_flows import TIMER_CASES
-from tests.simulation.window_flows import WINDOW_CASES
 
 from millstream.protocol.job import JobCore
 from millstream.protocol.job import Phase as JobPhase
@@ -43,13 +38,6 @@ MANY_SEEDS = 2_000
 """Of all jobs together, and as many of all loops."""
 TIME_SEEDS = 600
 """Of all flows with time together, which do more in every seed."""
-TIME_CASES = (
-    *TIMER_CASES,
-    *JOIN_CASES,
-    *WINDOW_CASES,
-    *FRAME_JOIN_CASES,
-    *FRAME_WINDOW_CASES,
-)
 CHUNK_SEEDS = 50
 FEW_SEEDS = 4
 
