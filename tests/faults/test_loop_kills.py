@@ -33,14 +33,6 @@ EARLY = 10
 Made = tuple[ms.Flow, "ms.ResultHandle[Any]"]
 
 
-@pytest.fixture(params=["processes", pytest.param("spark", marks=pytest.mark.spark)])
-def place(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Say where to run: two plain processes, or two tasks of a session."""
-    if request.param == "spark":
-        return {"spark": request.getfixturevalue("spark"), "workers": 2}
-    return {"on": "processes", "workers": 2}
-
-
 @dataclass(frozen=True, slots=True)
 class Notes:
     """What functions in other processes wrote down, a number per line."""
