@@ -10,16 +10,23 @@ NumPy arrays in its cache and runs the NumPy kernel per partition, a job for eve
 of these begin with the same centroids, and must end with the same within 1e-6.  MLlib chooses
 its own first centroids (tolerance 0, the same number of rounds), so only its time counts.
 
-NumPy, RDD and MLlib see fewer points where there are more than 50 centroids, and their times
-are scaled up to all of them; that counts what they need for every job as many times.
+Where there are more than 50 centroids, NumPy and RDD see fewer points (`--rdd-points`), and
+so does MLlib (`--mllib-points`).  Millstream with Numba is then measured on as many as well:
+a ratio is always that of two times on the same points, and its name says how many.
+
+With 708 to 999 centroids MLlib compares centroids with each other, in every round, by a
+job that has a task for each of them (it does so in one process if coordinates times squared
+centroids are less than a million).  That takes seconds, however few points there are; so the
+fewer there are, the worse it looks.
 
 Millstream and the processes by hand also run with one round, which tells what starting and
 reading take, and, by the difference, what a round takes.
 
-On two idle cores a round of all takes about five minutes with 50 centroids and eight with 750.
+On two idle cores a round of all takes about five minutes with 50 centroids, and we expect some
+eleven with 750.
 
     python benchmarks/k_means.py [--quick] [--centroids 50 750] [--points N] [--rounds 3]
-                                 [--without-mllib]
+                                 [--rdd-points N] [--mllib-points N]
 """
 
 from __future__ import annotations
@@ -42,6 +49,7 @@ from k_means_kernels import moved, sums_by_numpy, sums_of
 import millstream as ms
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
@@ -50,15 +58,13 @@ if TYPE_CHECKING:
 
 ROUNDS, WORKERS = 30, 2
 FULL_POINTS, QUICK_POINTS = 10_000_000, 200_000
-CENTROIDS = (50, 750)
-SLOW_DISTANCES = 375_000_000
-"""Most distances in a round of the slow contestants, if there are many centroids."""
+FEW_CENTROIDS, MANY_CENTROIDS = 50, 750
+NUMPY_DISTANCES, MLLIB_DISTANCES = 375_000_000, 1_500_000_000
+"""Most distances in a round of slow contestants, if there are many centroids."""
 SCHEMA = {"x": pl.Float64, "y": pl.Float64}
 SUMS = {"centroid": pl.Int64, "x": pl.Float64, "y": pl.Float64, "count": pl.Int64}
 OWN, OWN_NUMPY, BY_HAND = "Millstream, Numba", "Millstream, NumPy", "By hand, Numba"
 MLLIB, RDD = "Spark MLlib", "PySpark RDD, NumPy"
-SLOW = (OWN_NUMPY, MLLIB, RDD)
-OWN_ONCE, BY_HAND_ONCE = f"{OWN}, one round", f"{BY_HAND}, one round"
 TOLERANCE = 1e-6
 
 
@@ -70,6 +76,20 @@ class Task:
     points: int
     initial: Centroids
     rounds: int = ROUNDS
+
+    @property
+    def once(self) -> Task:
+        """The same with one round."""
+        return replace(self, rounds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The same with all points, and with as many as slow peers get."""
+
+    full: Task
+    rdd: Task
+    mllib: Task
 
 
 # Contestants
@@ -200,6 +220,7 @@ def by_mllib(spark: SparkSession, task: Task) -> Centroids:
     )
     model = k_means.fit(vectors)
     vectors.unpersist()
+    measure.check(f"{MLLIB} (rounds)", model.summary.numIter, task.rounds)
     return np.array(model.clusterCenters())
 
 
@@ -208,12 +229,7 @@ def by_mllib(spark: SparkSession, task: Task) -> Centroids:
 
 def main() -> None:
     """Measure all contestants with few and many centroids."""
-    parser = measure.arguments(__doc__ or "")
-    parser.add_argument("--centroids", type=int, nargs="*", default=CENTROIDS)
-    parser.add_argument("--points", type=int, default=FULL_POINTS)
-    parser.add_argument("--without-mllib", action="store_true")
-    options = parser.parse_args()
-    points = QUICK_POINTS if options.quick else options.points
+    options = parsed()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     samples: dict[str, list[float]] = {}
     figures: list[measure.Figure] = []
@@ -221,13 +237,10 @@ def main() -> None:
     spark.sparkContext.addPyFile(str(Path(__file__).with_name("k_means_kernels.py")))
     try:
         for count in options.centroids:
-            few = points if count <= CENTROIDS[0] else SLOW_DISTANCES // count
-            full = task_of(options.data, points, count)
-            less = task_of(options.data, min(points, few), count)
-            left_out = {MLLIB} if options.without_mllib else set[str]()
-            taken = measured(spark, full, less, options.rounds, left_out)
+            tasks = tasks_of(options, count)
+            taken = measured(spark, tasks, options.rounds)
             samples |= {f"k = {count}, {name}": times for name, times in taken.items()}
-            figures += compared(count, taken)
+            figures += compared(count, tasks, taken)
     finally:
         spark.stop()
     measure.finish(
@@ -235,7 +248,7 @@ def main() -> None:
             name="k_means",
             is_quick=options.quick,
             sizes={
-                "points": points,
+                "points": options.points,
                 "rounds": ROUNDS,
                 "workers": WORKERS,
             },
@@ -246,71 +259,115 @@ def main() -> None:
     )
 
 
-def measured(
-    spark: SparkSession, full: Task, less: Task, rounds: int, left_out: set[str]
-) -> dict[str, list[float]]:
-    """Return the times of all but some, scaled to all points where somebody saw fewer."""
-    by_hand = Processes()
-    contestants: dict[str, Callable[[Task], Centroids]] = {
-        OWN: lambda task: by_millstream(spark, task, sums_of),
-        BY_HAND: by_hand,
-        OWN_ONCE: lambda task: by_millstream(spark, replace(task, rounds=1), sums_of),
-        BY_HAND_ONCE: lambda task: by_hand(replace(task, rounds=1)),
-        OWN_NUMPY: lambda task: by_millstream(spark, task, sums_by_numpy),
-        RDD: lambda task: by_rdd(spark, task),
-        MLLIB: lambda task: by_mllib(spark, task),
-    }
-    contestants = {n: run for n, run in contestants.items() if n not in left_out}
-    expected: dict[tuple[int, bool], Centroids] = {}
+def parsed() -> argparse.Namespace:
+    """Return the options; a quick run has few points and few centroids."""
+    parser = measure.arguments(__doc__ or "")
+    parser.add_argument("--centroids", type=int, nargs="*")
+    parser.add_argument("--points", type=int)
+    for peer in ("rdd", "mllib"):
+        parser.add_argument(f"--{peer}-points", type=int)
+    options = parser.parse_args()
+    if options.points is None:
+        options.points = QUICK_POINTS if options.quick else FULL_POINTS
+    if options.centroids is None:
+        many = [] if options.quick else [MANY_CENTROIDS]
+        options.centroids = [FEW_CENTROIDS, *many]
+    return options
 
-    def seconds(name: str) -> float:
-        task = less if name in SLOW else full
-        taken, centroids = measure.timed(lambda: contestants[name](task))
+
+def tasks_of(options: argparse.Namespace, count: int) -> Tasks:
+    """Return as many points for each peer as was asked for, or as are sensible."""
+
+    def task(points: int | None, distances: int) -> Task:
+        if points is None:
+            is_few = count <= FEW_CENTROIDS
+            points = options.points if is_few else distances // count
+        return task_of(options.data, min(points, options.points), count)
+
+    return Tasks(
+        full=task_of(options.data, options.points, count),
+        rdd=task(options.rdd_points, NUMPY_DISTANCES),
+        mllib=task(options.mllib_points, MLLIB_DISTANCES),
+    )
+
+
+def measured(spark: SparkSession, tasks: Tasks, rounds: int) -> dict[str, list[float]]:
+    """Return the times of all; Millstream's with as many points as any peer."""
+    by_hand = Processes()
+
+    def own(task: Task) -> Centroids:
+        return by_millstream(spark, task, sums_of)
+
+    def own_numpy(task: Task) -> Centroids:
+        return by_millstream(spark, task, sums_by_numpy)
+
+    full, rdd, mllib = tasks.full, tasks.rdd, tasks.mllib
+    runs: list[tuple[str, Callable[[Task], Centroids], Task]] = [
+        (OWN, own, full),
+        (BY_HAND, by_hand, full),
+        (OWN, own, full.once),
+        (BY_HAND, by_hand, full.once),
+        (OWN, own, rdd),
+        (OWN_NUMPY, own_numpy, rdd),
+        (RDD, lambda task: by_rdd(spark, task), rdd),
+        (OWN, own, mllib),
+        (MLLIB, lambda task: by_mllib(spark, task), mllib),
+    ]
+    contestants = {label(name, task): (name, run, task) for name, run, task in runs}
+    expected: dict[tuple[int, int], Centroids] = {}
+
+    def seconds(which: str) -> float:
+        name, run, task = contestants[which]
+        taken, centroids = measure.timed(lambda: run(task))
         if name != MLLIB:
-            is_once = name in (OWN_ONCE, BY_HAND_ONCE)
-            known = expected.setdefault((task.points, is_once), centroids)
-            assert np.allclose(known, centroids, rtol=0, atol=TOLERANCE), name
-        return taken * full.points / task.points
+            known = expected.setdefault((task.points, task.rounds), centroids)
+            assert np.allclose(known, centroids, rtol=0, atol=TOLERANCE), which
+        return taken
 
     with contextlib.closing(by_hand):
-        for name in (OWN, BY_HAND, OWN_NUMPY):
-            contestants[name](replace(less, rounds=2))
+        for run in (own, by_hand, own_numpy):
+            run(replace(rdd, rounds=2))
         return measure.interleaved(rounds, contestants, seconds)
 
 
-def compared(count: int, taken: dict[str, list[float]]) -> list[measure.Figure]:
-    """Return the ratios that are aimed at."""
-    medians = {name: statistics.median(times) for name, times in taken.items()}
-    own = medians[OWN]
-    own_round = (own - medians[OWN_ONCE]) / (ROUNDS - 1)
-    hand_round = (medians[BY_HAND] - medians[BY_HAND_ONCE]) / (ROUNDS - 1)
-    own_rest = medians[OWN_ONCE] - own_round
-    hand_rest = medians[BY_HAND_ONCE] - hand_round
-    faster = f"k = {count}, faster than {MLLIB}"
-    mllib: list[measure.Figure] = []
-    if MLLIB in medians:
-        ratio = medians[MLLIB] / own
-        mllib.append(
-            measure.at_least(faster, ratio, "x", 8)
-            if count == CENTROIDS[0]
-            else measure.Figure(faster, ratio, "x")
-        )
+def label(name: str, task: Task) -> str:
+    """Return the name of a contestant with what it has to do."""
+    once = ", one round" if task.rounds == 1 else ""
+    return f"{name}, {task.points:,} points{once}"
+
+
+def compared(
+    count: int, tasks: Tasks, taken: dict[str, list[float]]
+) -> list[measure.Figure]:
+    """Return the ratios that are aimed at, each of the same points."""
+
+    def time(name: str, task: Task) -> float:
+        return statistics.median(taken[label(name, task)])
+
+    full, rdd, mllib = tasks.full, tasks.rdd, tasks.mllib
+    own, hand = time(OWN, full), time(BY_HAND, full)
+    own_round = (own - time(OWN, full.once)) / (ROUNDS - 1)
+    hand_round = (hand - time(BY_HAND, full.once)) / (ROUNDS - 1)
+    own_rest = time(OWN, full.once) - own_round
+    hand_rest = time(BY_HAND, full.once) - hand_round
+    faster = f"k = {count}, faster than {label(MLLIB, mllib)}"
+    ratio = time(MLLIB, mllib) / time(OWN, mllib)
+    is_aimed_at = count == FEW_CENTROIDS and mllib.points == full.points
+    over_rdd = time(RDD, rdd) / time(OWN, rdd)
+    numpy_over_rdd = time(RDD, rdd) / time(OWN_NUMPY, rdd)
+    of_rdd = f"faster than {label(RDD, rdd)}"
     return [
-        *mllib,
-        measure.at_most(
-            f"k = {count}, time by hand", own / medians[BY_HAND], "x", 1.25
-        ),
+        measure.at_least(faster, ratio, "x", 8)
+        if is_aimed_at
+        else measure.Figure(faster, ratio, "x"),
+        measure.at_most(f"k = {count}, time by hand", own / hand, "x", 1.25),
         measure.Figure(
             f"k = {count}, a round, time by hand", own_round / hand_round, "x"
         ),
         measure.Figure(f"k = {count}, starting and reading", own_rest, "s"),
         measure.Figure(f"k = {count}, starting and reading by hand", hand_rest, "s"),
-        measure.Figure(f"k = {count}, faster than {RDD}", medians[RDD] / own, "x"),
-        measure.Figure(
-            f"k = {count}, NumPy body, faster than {RDD}",
-            medians[RDD] / medians[OWN_NUMPY],
-            "x",
-        ),
+        measure.Figure(f"k = {count}, {of_rdd}", over_rdd, "x"),
+        measure.Figure(f"k = {count}, NumPy body, {of_rdd}", numpy_over_rdd, "x"),
     ]
 
 
