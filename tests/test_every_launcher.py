@@ -7,6 +7,7 @@ Python; rows are compared as multisets, because only `sort_by` promises an order
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -171,14 +172,41 @@ def emptiness(flow: ms.Flow, workers: int) -> None:
 
 
 def endless(flow: ms.Flow, workers: int) -> None:
-    flow.from_iterable(_count).map(lambda i: i).limit(10).count()
+    flow.from_iterable(count).map(lambda i: i).limit(10).count()
 
 
-def _count() -> Any:
-    i = 0
-    while True:
-        yield i
-        i += 1
+def endless_loop(flow: ms.Flow, workers: int) -> None:
+    numbers = flow.from_parallel(count).map(lambda i: 3 + i % 5)
+    numbers.loop(_counted_down).limit(7).collect()
+
+
+def _counted_down(rows: ms.Stream[int]) -> tuple[ms.Stream[int], ms.Stream[int]]:
+    lower = rows.map(lambda i: i - 1).shuffle()
+    return lower.filter(lambda i: i > 0), lower.filter(lambda i: i <= 0)
+
+
+def iterations(flow: ms.Flow, workers: int) -> None:
+    numbers = flow.from_iterable(NUMBERS)
+    doubled = numbers.iterate(lambda rows: rows.map(lambda i: 2 * i), max_rounds=5)
+    doubled.filter(lambda i: i < 2**5 * 10).limit(8).map(lambda i: i % 2**5).collect()
+    counted = numbers.cycle(
+        0, lambda rows, _: rows, lambda state, _: state + 1, max_rounds=5
+    )
+    counted.limit(3).collect()
+
+
+def ticking_loop(flow: ms.Flow, workers: int) -> None:
+    ticks = flow.from_iterable([1, 2]).loop(lambda rows: (rows, rows))
+    ticks.limit(50).count()
+
+
+def unread_iterations(flow: ms.Flow, workers: int) -> None:
+    ending = flow.from_iterable(lambda: range(50)).map(lambda _: -1)
+    waiting = flow.from_parallel(count).iterate(lambda rows: rows, max_rounds=2)
+    ticking = flow.from_iterable([1]).cycle(
+        0, lambda rows, _: rows, lambda state, _: state + 1, until=lambda _: False
+    )
+    ending.merge(waiting).merge(ticking).limit(3).collect()
 
 
 def own_source(flow: ms.Flow, workers: int) -> None:
@@ -246,7 +274,15 @@ FLOWS: dict[str, Case] = {
     "globals": (globals_, lambda _: [1225, 1225, 50, 50, 1225, 0, 49, 24.5]),
     "emptiness": (emptiness, lambda _: [[], 0, 0, None, 5, [], None, None]),
     "endless": (endless, lambda _: [10]),
+    "iterations": (iterations, lambda _: [[0] * 8, [5]]),
     "own_source": (own_source, lambda _: [sum(i * i for i in NUMBERS)]),
+}
+
+
+ENDLESS: dict[str, Case] = {
+    "endless_loop": (endless_loop, lambda _: [[0] * 7]),
+    "ticking_loop": (ticking_loop, lambda _: [50]),
+    "unread_iterations": (unread_iterations, lambda _: [[-1] * 3]),
 }
 
 
@@ -265,6 +301,19 @@ def test_flow_gives_the_rows_of_plain_python(
     build(flow, workers)
 
     assert launcher.run(flow, workers) == oracle(workers)
+
+
+@pytest.mark.parametrize("launcher", REAL_LAUNCHERS, indirect=True)
+@pytest.mark.parametrize("name", ENDLESS)
+def test_limit_behind_a_loop_ends_what_would_go_on_for_ever(
+    launcher: Launcher, name: str
+) -> None:
+    """Everybody learns that nobody reads: input, those who go round, other workers."""
+    build, oracle = ENDLESS[name]
+    flow = ms.Flow(name)
+    build(flow, 2)
+
+    assert launcher.run(flow, 2) == oracle(2)
 
 
 @pytest.mark.parametrize("launcher", REAL_LAUNCHERS, indirect=True)

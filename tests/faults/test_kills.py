@@ -30,14 +30,6 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(180)]
 ENDLESS = Path(__file__).parent.parent / "spark" / "programs" / "endless.py"
 
 
-@pytest.fixture(params=["processes", pytest.param("spark", marks=pytest.mark.spark)])
-def place(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Say where to run: two plain processes, or two tasks of a session."""
-    if request.param == "spark":
-        return {"spark": request.getfixturevalue("spark"), "workers": 2}
-    return {"on": "processes", "workers": 2}
-
-
 def ticks(rank: int, size: int) -> Iterator[int]:
     pause = threading.Event()
     while not pause.wait(0.01):
