@@ -120,10 +120,14 @@ class Sorted(Operator):
         return sorted(rows, key=self._spec.key, reverse=self._spec.is_descending)
 
     def _spill(self) -> None:
-        run = tempfile.TemporaryFile(prefix="millstream-sort-")  # noqa: SIM115 - kept
         rows = self._in_order(self._rows)
-        for start in range(0, len(rows), _BATCH_ROWS):
-            pickle.dump(rows[start : start + _BATCH_ROWS], run, protocol=5)
+        run = tempfile.TemporaryFile(prefix="millstream-sort-")  # noqa: SIM115 - kept
+        try:
+            for start in range(0, len(rows), _BATCH_ROWS):
+                pickle.dump(rows[start : start + _BATCH_ROWS], run, protocol=5)
+        except BaseException:
+            run.close()
+            raise
         run.seek(0)
         self._runs.append(run)
         self._rows = []
