@@ -93,6 +93,51 @@ def test_the_same_rows_are_late_after_any_crash() -> None:
     simulate(flow, seeds=25, workers=2, snapshots=True, check=check)
 
 
+def every_fourth() -> Any:
+    """Return a rule that remembers: every fourth row promises what was the latest."""
+    seen: list[int] = []
+
+    def promise(_row: Any, time: int) -> int | None:
+        seen.append(time)
+        return max(seen) - 1 if len(seen) % 4 == 0 else None
+
+    return promise
+
+
+@pytest.mark.parametrize("kind", ["rows", "frames"])
+def test_rule_that_remembers_says_the_same_after_any_crash(kind: str) -> None:
+    """What the user's own watermark function remembers is in the snapshot."""
+    splits = splits_of(6)
+    counts: Counter[int] = Counter()
+    late: Counter[int] = Counter()
+    for times in splits:
+        rule, promise = every_fourth(), -(10**9)
+        for time in times:
+            end = time // SIZE * SIZE + SIZE
+            (late if end - 1 <= promise else counts)[end] += 1
+            promise = max(promise, rule(time, time) or promise)
+    flow = ms.Flow("rules")
+    scripts = [[s for t in times for s in (t, Pause())] for times in splits]
+    source = flow.read(ScriptedSource(*scripts))
+    if kind == "rows":
+        timed = source.event_time(lambda t: t, watermark=every_fourth)
+        windows = windowed(flow, timed)
+        windows.collect(name="counts")
+    else:
+        frame = source.map(lambda t: {"at": t}).to_frame({"at": pl.Int64})
+        timed_frame = frame.event_time("at", watermark=every_fourth)
+        windows = timed_frame.window(ms.windows.tumbling(SIZE)).agg(n=pl.len())
+        windows.to_rows().map(lambda row: (row["window_end"], row["n"])).collect(
+            name="counts"
+        )
+
+    def check(rows: dict[str, list[Any]]) -> None:
+        assert Counter(dict(rows["counts"])) == counts
+
+    simulate(flow, seeds=20, workers=2, snapshots=True, check=check)
+    assert late, "the test should have late rows"
+
+
 @pytest.mark.parametrize("widths", [(1, 3), (3, 2)])
 def test_promises_go_with_their_splits_to_another_width(
     widths: tuple[int, int], tmp_path: Path

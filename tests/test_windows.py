@@ -144,6 +144,23 @@ def test_record_that_a_window_cannot_take_becomes_a_dead_letter() -> None:
     assert [letter.record for letter in letters.result()] == [("all", "x")]
 
 
+def test_late_row_of_a_batch_that_is_done_again_is_late_once() -> None:
+    """What is done again for a dead letter was taken back, late rows included."""
+    flow = ms.Flow("late-letters")
+    rows: list[Any] = [(5, 1), (20, 1), (4, 1), (21, "x"), (22, 2)]
+    timed = flow.from_iterable(rows).event_time(lambda row: row[0])
+    numbers = timed.map(lambda row: row[1]).key_by(lambda _: "all")
+    sums = numbers.window(ms.windows.tumbling(10)).sum()
+    late, totals = sums.late().collect(), sums.drop_key().collect()
+    letters = flow.dead_letters(10).collect()
+    job = flow.run(on="local", workers=1)
+
+    assert [(row.value, row.timestamp) for row in late.result()] == [(1, 4)]
+    assert sum(s.time.late_rows for s in job.metrics() if s.time is not None) == 1
+    assert totals.result() == [1, 3]
+    assert [letter.record for letter in letters.result()] == [("all", "x")]
+
+
 def test_combined_counts_do_not_wait_for_the_end() -> None:
     """What is held to be counted leaves when a buffer would."""
     flow = ms.Flow("prompt", buffer=ms.adaptive(1024, "1ms"))

@@ -141,6 +141,8 @@ class Config:
     result_backlog_bytes: int = 8 * 1024 * 1024
     #: Keys a combiner keeps before it sends its partial results on.
     combine_keys_max: int = 200_000
+    #: Rows of data frames wait so long to be combined, at most, if they are waited for.
+    combine_held_ms: int = 1000
     #: Keys whose owner a router remembers.
     route_cache_keys_max: int = 1_000_000
     #: Rows a sort keeps in memory; sorted runs beyond it go to disk.

@@ -342,6 +342,8 @@ def test_count_windows_have_so_many_rows_of_a_key_in_order(
         epoch = next(epochs)
         assert operator.state is not None
         capture = operator.state.capture(Epoch(epoch), Epoch(epoch - 1))
+        lost: Any = pl.DataFrame(rows[:3], schema=SCHEMA, orient="row")
+        operator.process(lost, 0)
         segments += capture.segments("agg", 0)
         operator = kind((node(spec),), StateSettings(SHARDS), engine=engine)
         assert operator.state is not None

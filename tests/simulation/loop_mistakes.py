@@ -12,9 +12,10 @@ import millstream.operators.rounds
 import millstream.protocol.snapshots
 import millstream.simulation.options
 from millstream.operators.frame_rounds import ImprovedFrame
-from millstream.operators.rounds import Look, _Improved
+from millstream.operators.rounds import _Improved
 from millstream.plan.iteration import RoundState
 from millstream.protocol.align import Aligner, DeliverBatch, Phase
+from millstream.protocol.looks import Look, LookPart, Looks
 from millstream.protocol.rounds import Decider, EpochPassedOn
 from millstream.runtime.free_head import FreeHeadIntake, InFlight
 from millstream.runtime.head import HeadIntake
@@ -100,21 +101,25 @@ def a_loop_is_sealed_at_its_cut(patch: Patch) -> None:
 @canary(flows.ring, "The loop ends although rows came round while it was looked at.")
 def a_look_that_found_rows_is_enough(patch: Patch) -> None:
 
-    def looks(before: Look | None, parts: Any) -> tuple[Look, bool]:
-        del before, parts
-        return Look(), True
+    def look(self: Looks, parts: list[LookPart]) -> list[Any]:
+        has_looked = all(part.before is None for part in parts)
+        return self._decided(Look(), is_over=has_looked)
 
-    patch.setattr(millstream.operators.rounds, "_quiet_looks", looks)
+    patch.setattr(Looks, "_look_for_end", look)
 
 
 @canary(flows.saved, "Nobody is asked for last words while they could go round.")
 def last_words_come_when_the_loop_is_over(patch: Patch) -> None:
 
-    def looks(original: Any, before: Look | None, parts: Any) -> tuple[Look, bool]:
-        look, is_enough = original(before, parts)
-        return replace(look, asks_last_words=False), is_enough or look.asks_last_words
+    def decided(
+        original: Any, self: Looks, look: Look, *, is_over: bool = False
+    ) -> list[Any]:
+        words = look.asks_last_words
+        look = replace(look, asks_last_words=False)
+        made: list[Any] = original(self, look, is_over=is_over or words)
+        return made
 
-    wrapped(patch, millstream.operators.rounds, "_quiet_looks", looks)
+    wrapped(patch, Looks, "_decided", decided)
 
 
 @canary(flows.saved, "Snapshots still have the state of which last words were said.")
@@ -125,12 +130,12 @@ def keys_that_said_their_last_words_come_back(patch: Patch) -> None:
 @canary(flows.enough, "A head ends before a cut, another one behind it.")
 def unread_loops_are_over_at_once(patch: Patch) -> None:
 
-    def note(original: Any, self: Decider, unread: Any) -> list[Any]:
+    def note(original: Any, self: Looks, unread: Any) -> list[Any]:
         if not original(self, unread):
             return []
-        return self._decided(is_over=True)
+        return self._decided(Look(), is_over=True)
 
-    wrapped(patch, Decider, "note_unread", note)
+    wrapped(patch, Looks, "note_unread", note)
 
 
 @canary(flows.ticking, "What was under way is not stored, as nobody reads it any more.")

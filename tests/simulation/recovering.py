@@ -17,6 +17,7 @@ from tests.simulation import (
     join_flows,
     loop_flows,
     recovery_flows,
+    timed_loop_flows,
     timer_flows,
     window_flows,
 )
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 FLOWS = (
     recovery_flows,
     loop_flows,
+    timed_loop_flows,
     timer_flows,
     join_flows,
     window_flows,
@@ -38,6 +40,7 @@ FLOWS = (
     frame_join_flows,
 )
 TIME_CASES = (
+    *timed_loop_flows.TIMED_LOOP_CASES,
     *timer_flows.TIMER_CASES,
     *join_flows.JOIN_CASES,
     *window_flows.WINDOW_CASES,

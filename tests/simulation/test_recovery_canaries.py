@@ -11,9 +11,11 @@ import pytest
 from tests.simulation import (
     driver_mistakes,
     frame_join_mistakes,
+    frame_window_mistakes,
     join_mistakes,
     loop_mistakes,
     task_mistakes,
+    timed_loop_mistakes,
     timer_mistakes,
     window_mistakes,
 )
@@ -49,8 +51,10 @@ def test_there_are_enough_mistakes() -> None:
         task_mistakes.__name__,
         driver_mistakes.__name__,
         frame_join_mistakes.__name__,
+        frame_window_mistakes.__name__,
         join_mistakes.__name__,
         loop_mistakes.__name__,
+        timed_loop_mistakes.__name__,
         timer_mistakes.__name__,
         window_mistakes.__name__,
     }

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from millstream.api.stream import Stream
     from millstream.plan.nodes import Node
 
-__all__ = ["MAX_AHEAD", "TimeVerbs", "by_value", "checked_timed", "time_spec"]
+__all__ = [
+    "MAX_AHEAD",
+    "TimeVerbs",
+    "by_value",
+    "checked_disorder",
+    "checked_timed",
+    "time_spec",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -87,6 +94,29 @@ class TimeVerbs(Generic[T_co]):
         spec = replace(spec, splits_in_order=splits_in_order)
         return self._timed("event_time", spec, name)
 
+    def drop_time(self, *, name: str | None = None) -> Stream[T_co]:
+        """Go on without timestamps.
+
+        Verbs that have no use for a time drop it by themselves; what goes round a loop
+        keeps it.
+
+        moves data: no · state: none · waits for the end: no
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("drop_time")
+        >>> timed = flow.from_iterable([2, 3, 1]).event_time(lambda i: i, disorder=2)
+        >>> rows = timed.drop_time().collect()
+        >>> _ = flow.run(on="local")
+        >>> rows.result()
+        [2, 3, 1]
+        """
+        from millstream.api.stream import Stream  # noqa: PLC0415 - it imports us
+
+        untimed = self._flow.untimed(self._node.id, name)
+        return Stream(self._flow, self._flow.plan.nodes[untimed])
+
     def in_time_order(self, *, name: str | None = None) -> Stream[T_co]:
         """Put all rows into the order of their timestamps.
 
@@ -136,19 +166,24 @@ def time_spec(
     """Return what `event_time` was asked for."""
     if watermark is not None:
         checked_callable("event_time", watermark)
-        if disorder != 0:
-            msg = (
-                f"disorder={disorder!r} and a watermark of your own both say how late "
-                "rows may be; give one of them"
-            )
-            raise UsageError(msg)
     return AssignTime(
         function,
-        milliseconds(disorder),
+        checked_disorder(disorder, watermark),
         None if idle_after is None else milliseconds(idle_after, least=1),
         None if max_ahead is None else milliseconds(max_ahead),
         watermark,
     )
+
+
+def checked_disorder(disorder: Duration, watermark: object) -> int:
+    """Return the disorder in milliseconds; refuse it beside a watermark of one's own."""
+    if watermark is not None and disorder != 0:
+        msg = (
+            f"disorder={disorder!r} and a watermark of your own both say how late "
+            "rows may be; give one of them"
+        )
+        raise UsageError(msg)
+    return milliseconds(disorder)
 
 
 def checked_timed(node: Node) -> None:

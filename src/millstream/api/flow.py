@@ -673,7 +673,7 @@ class Flow:
         self.plan.add(node)
         return node
 
-    def untimed(self, source: int) -> int:
+    def untimed(self, source: int, name: str | None = None) -> int:
         """Return an operator whose rows are those of `source`, without timestamps."""
         above = self.plan.nodes[source]
         if not above.makes_times:
@@ -683,7 +683,7 @@ class Flow:
             "takes_times": True,
             "makes_frames": above.makes_frames,
         }
-        name = self.plan.free_name(f"{above.name}.untimed")
+        name = name or self.plan.free_name(f"{above.name}.untimed")
         spec = dropping_time(above)
         return self.add("drop_time", spec, (source,), name=name, **dropping).id
 

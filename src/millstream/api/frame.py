@@ -179,6 +179,14 @@ class Frame(
         node = self._flow.add("to_rows", specs.ToRows(), inputs, name=name, **times)
         return Stream(self._flow, node)
 
+    def drop_time(self, *, name: str | None = None) -> Frame:
+        """Go on without event time; what goes round a loop would keep it.
+
+        moves data: no · state: none · waits for the end: no
+        """
+        untimed = self._flow.untimed(self._node.id, name)
+        return Frame(self._flow, self._flow.plan.nodes[untimed], self.schema)
+
     def union(self, *others: Frame, name: str | None = None) -> Frame:
         """Put the rows of several frames of the same schema into one.
 

@@ -143,10 +143,12 @@ class GroupedFrame:
     ) -> WindowedFrame:
         """Cut the rows of every key into windows; `agg` makes a row of each.
 
-        Windows are made with `millstream.windows`: by time, where the frame has
-        `event_time`, or by count, in the order in which rows come to the task of their
-        key; the order of rows from several tasks is not defined.  Rows that come when
-        their windows are over are in `WindowFrame.late`.
+        Windows are made with `millstream.windows`: by time, in `event_time` or by the
+        clock; by count; or all rows, with a trigger that gets each as a dict.  The last
+        two take rows in the order of their timestamps, where the frame has event time,
+        else as they come to the task of their key; the order of rows from several tasks
+        is not defined.  Rows that come when their windows are over, or out of their
+        turn, are in `WindowFrame.late`.
 
         moves data: yes, or only parts of panes · state: panes · waits: for the window
 

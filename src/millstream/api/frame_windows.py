@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.api.building import located, user_location
-from millstream.api.event_time import MAX_AHEAD, checked_timed
+from millstream.api.building import checked_callable, located, user_location
+from millstream.api.event_time import MAX_AHEAD, checked_disorder
 from millstream.api.frame_keys import GroupKeys, group_keys
 from millstream.api.rowwise import checked_query
+from millstream.api.window_verbs import checked_window
 from millstream.errors import UsageError
 from millstream.plan import frame_windows as specs
 from millstream.plan.frame_windows import HIDDEN, WHOLE, WINDOW_END, WINDOW_START
@@ -21,10 +22,10 @@ from millstream.plan.frames import Transform
 from millstream.plan.grouping import Columns
 from millstream.plan.nodes import Regroup
 from millstream.plan.time import LateRows, milliseconds
-from millstream.plan.windows import CountWindows, SessionWindows, TimeWindows
+from millstream.plan.windows import CountWindows, Everything, Panes, SessionWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from polars._typing import IntoExpr
 
@@ -32,9 +33,13 @@ if TYPE_CHECKING:
     from millstream.api.frame import Frame, WindowFrame
     from millstream.api.frame_aggregates import FrameAggregate
     from millstream.operators.frame_table import FrameAggregation
+    from millstream.plan.frame_windows import FrameWindowSpec
     from millstream.plan.nodes import Node
     from millstream.plan.time import Duration
     from millstream.plan.windows import AnyWindow
+
+    Promises = Callable[[], Callable[[dict[str, Any], int], int | None]]
+    """What is called once per split."""
 
 __all__ = ["FrameTimeVerbs", "WindowedFrame", "late_frame"]
 
@@ -57,6 +62,7 @@ class FrameTimeVerbs:
         idle_after: Duration | None = None,
         max_ahead: Duration | None = MAX_AHEAD,
         splits_in_order: bool = False,
+        watermark: str | pl.Expr | Promises | None = None,
         name: str | None = None,
     ) -> Frame:
         """Give every row a timestamp: a column, or what an expression makes of a row.
@@ -81,6 +87,11 @@ class FrameTimeVerbs:
         splits_in_order
             Whether splits follow each other in time, as the parts of one log do; those
             that have not been opened then do not hold time back.
+        watermark
+            Instead of `disorder`: a column or an expression that says of every row up to
+            which timestamp nothing more comes in its split, or null for nothing new.  Or,
+            as for streams, a function that is called once per split and returns such a
+            function of a row, which is a dict, and its timestamp.
 
         Examples
         --------
@@ -101,11 +112,12 @@ class FrameTimeVerbs:
             time, kind = _time_of(timestamp, self.schema)
             spec = specs.AssignFrameTime(
                 time,
-                milliseconds(disorder),
+                checked_disorder(disorder, watermark),
                 None if idle_after is None else milliseconds(idle_after, least=1),
                 None if max_ahead is None else milliseconds(max_ahead),
                 kind,
                 splits_in_order,
+                _promises_of(watermark, self.schema),
             )
         times = {"takes_times": False, "makes_times": True, "makes_frames": True}
         source = self._flow.untimed(self._node.id)
@@ -135,19 +147,24 @@ class FrameTimeVerbs:
         [(0, 10, 2), (10, 20, 1)]
         """
         flow = self._flow
+        checked_window(flow, self._node, window, allowed_lateness, keys=False)
         with located("window"):
             _check_free(self.schema, (WHOLE,))
             keys = group_keys(self.schema, (), {WHOLE: pl.lit(0, pl.Int8)})
-        base = name or flow.plan.free_name("window")
+        base, free_name = name or "window", flow.plan.free_name
         query = Transform(lambda frame: frame.with_columns(**keys.computed))
         made = flow.add(
-            "window", query, (self._node.id,), name=f"{base}.whole", makes_frames=True
+            "window",
+            query,
+            (self._node.id,),
+            name=free_name(f"{base}.whole"),
+            makes_frames=True,
         )
         regrouped = flow.add(
             "window",
             Regroup(),
             (made.id,),
-            name=f"{base}.together",
+            name=free_name(f"{base}.together"),
             makes_frames=True,
             regroups=Columns(keys.columns),
         )
@@ -178,9 +195,8 @@ class WindowedFrame:
         self._node = node
         self._schema = schema
         self._keys = keys
-        with located("window"):
-            self._lateness_ms = milliseconds(allowed_lateness)
-            self._window = _checked(window, node, self._lateness_ms)
+        self._given = checked_window(flow, node, window, allowed_lateness, keys=True)
+        self._window = self._given.window
 
     def agg(
         self,
@@ -190,10 +206,10 @@ class WindowedFrame:
     ) -> WindowFrame:
         """Make one row of each window that has rows; takes what `GroupedFrame.agg` takes.
 
-        Before the aggregates stand the keys and, except for windows by count,
-        `window_start` and `window_end`, which is outside: milliseconds since 1970, or
-        ``Datetime("ms")`` where the timestamps are times.  The timestamp of a row is the
-        last millisecond of its window.
+        Before the aggregates stand the keys and, for windows of time, `window_start` and
+        `window_end`, which is outside: milliseconds since 1970, or ``Datetime("ms")``
+        where the timestamps are times.  In event time the timestamp of a row is the last
+        millisecond of its window; other rows have none.
 
         moves data: yes, parts of panes · state: panes · waits for the end: of the window
 
@@ -212,21 +228,24 @@ class WindowedFrame:
         """
         from millstream.api.frame_aggregates import built  # noqa: PLC0415 - mutual
 
-        flow, keys = self._flow, self._keys
-        is_timed = not isinstance(self._window, CountWindows)
-        aggregation, schema = built(self._schema, keys, exprs, named, in_time=is_timed)
+        flow, keys, given = self._flow, self._keys, self._given
+        in_time = given.is_timed and not given.waits_for_order
+        aggregation, schema = built(self._schema, keys, exprs, named, in_time=in_time)
         spec = self._spec(aggregation)
-        if is_timed:
+        if isinstance(spec, specs.TimeWindowFrame | specs.SessionFrame):
             schema = self._with_bounds(schema, spec.kind)
+        name = name or flow.plan.free_name("agg")
+        source = self._in_order(name)
         made = node = flow.add(
             "agg",
             spec,
-            (self._node.id if is_timed else flow.untimed(self._node.id),),
+            (source.id if given.is_timed else flow.untimed(source.id),),
             name=name,
             makes_frames=True,
-            takes_times=is_timed,
-            makes_times=is_timed,
+            takes_times=given.is_timed,
+            makes_times=in_time,
         )
+        late = source if given.waits_for_order else made
         if keys.renamed:
             node = flow.add(
                 "agg",
@@ -236,22 +255,39 @@ class WindowedFrame:
                 makes_frames=True,
             )
         shown = {column: kind for column, kind in schema.items() if column != WHOLE}
-        return _window_frame(flow, node, pl.Schema(shown), made, self._schema)
+        return _window_frame(flow, node, pl.Schema(shown), late, self._schema)
 
-    def _spec(self, aggregation: FrameAggregation) -> Any:
+    def _in_order(self, name: str) -> Node:
+        """Return the node whose rows windows get; they may have to wait for order."""
+        if not self._given.waits_for_order:
+            return self._node
+        return self._flow.add(
+            "agg",
+            specs.OrderFrame(self._keys.columns, tuple(self._schema)),
+            (self._node.id,),
+            name=f"{name}.order",
+            makes_frames=True,
+            takes_times=True,
+            makes_times=True,
+        )
+
+    def _spec(self, aggregation: FrameAggregation) -> FrameWindowSpec:
         window, columns = self._window, tuple(self._schema)
         if isinstance(window, CountWindows):
-            panes = specs.Panes(window.size, window.slide)
+            panes = Panes(window.size, window.slide)
             is_counted = _is_count(aggregation)
             return specs.CountFrame(
                 aggregation, panes, window.is_exact, is_counted, window
             )
-        kind = _kind_of_times(self._flow, self._node)
-        late = columns, self._lateness_ms, kind, window
+        is_timed = self._given.is_timed
+        if isinstance(window, Everything):
+            has_keys = self._keys.names != (WHOLE,)
+            return specs.TriggerFrame(aggregation, window, columns, is_timed, has_keys)
+        kind = _kind_of_times(self._flow, self._node) if is_timed else None
+        late = columns, self._given.lateness_ms, kind, window, not is_timed
         if isinstance(window, SessionWindows):
             return specs.SessionFrame(aggregation, window.gap_ms, *late)
-        assert isinstance(window, TimeWindows), "others are refused"
-        panes = specs.Panes(window.size_ms, window.slide_ms, window.offset_ms)
+        panes = Panes(window.size_ms, window.slide_ms, window.offset_ms)
         return specs.TimeWindowFrame(aggregation, panes, *late)
 
     def _with_bounds(self, schema: pl.Schema, kind: Any) -> pl.Schema:
@@ -284,8 +320,8 @@ def late_frame(flow: Flow, made: Node, schema: pl.Schema, name: str | None) -> F
 
     if not made.takes_times:
         msg = (
-            f"`late` at {user_location()}: windows by count have no late rows; every row "
-            "is in time for them"
+            f"`late` at {user_location()}: only windows of event time have late rows, and "
+            "those by count or with a trigger if the frame has event time"
         )
         raise UsageError(msg)
     node = flow.add(
@@ -305,29 +341,6 @@ def _renaming(keys: GroupKeys) -> Any:
     if keys.names == (WHOLE,):
         return lambda frame: frame.drop(*keys.columns)
     return lambda frame: frame.rename(renamed)
-
-
-def _checked(window: Any, node: Node, lateness_ms: int) -> AnyWindow:
-    """Refuse what is no window for this frame."""
-    if isinstance(window, CountWindows):
-        if lateness_ms:
-            msg = "windows by count know no time, so nothing is late; leave out allowed_lateness"
-            raise UsageError(msg)
-        return window
-    if not isinstance(window, SessionWindows | TimeWindows):
-        msg = (
-            "it takes windows.count, tumbling, sliding or session of millstream.windows, "
-            f"got {window!r}; triggers take rows, so call .to_rows() first"
-        )
-        raise UsageError(msg)
-    if window.time != "event":
-        msg = (
-            "windows by the clock take rows; call .to_rows() first, or give the frame "
-            "event time"
-        )
-        raise UsageError(msg)
-    checked_timed(node)
-    return window
 
 
 def _is_count(aggregation: FrameAggregation) -> bool:
@@ -365,6 +378,14 @@ def _time_of(timestamp: Any, schema: pl.Schema) -> tuple[pl.Expr, Any]:
         return number, pl.Datetime("ms", kind.time_zone)
     msg = f"timestamps are Int64, in milliseconds since 1970, or Datetime; {expr} is {kind}"
     raise UsageError(msg)
+
+
+def _promises_of(watermark: Any, schema: pl.Schema) -> Any:
+    """Return what makes a promise of a row, or functions that do."""
+    if watermark is None or isinstance(watermark, str | pl.Expr):
+        return None if watermark is None else _time_of(watermark, schema)[0]
+    checked_callable("event_time", watermark)
+    return watermark
 
 
 def _kind_of_times(flow: Flow, node: Node) -> Any:

@@ -81,13 +81,24 @@ class Rounds:
     def begun(
         cls, flow: Flow, verb: str, source: int, iteration: Iteration, name: str | None
     ) -> Rounds:
-        """Add the head of an iteration, and what its body begins with."""
+        """Add the head of an iteration, and what its body begins with.
+
+        Rows keep their times, except where only the best of a key is kept.
+        """
         name = name or flow.plan.free_name(verb)
-        frames = iteration.makes_frames
+        has_time = flow.plan.nodes[source].makes_times
+        keeps_time = has_time and iteration.kind is not IterationKind.DELTA
+        if not keeps_time:
+            source = flow.untimed(source)
+        given = {
+            "makes_frames": iteration.makes_frames,
+            "takes_times": keeps_time,
+            "makes_times": keeps_time,
+        }
         spec = LoopHead(iteration)
-        head = flow.add(verb, spec, (source,), name=name, makes_frames=frames)
+        head = flow.add(verb, spec, (source,), name=name, **given)
         body_input = flow.add(
-            verb, BodyInput(), (head.id,), name=f"{name}.body", makes_frames=frames
+            verb, BodyInput(), (head.id,), name=f"{name}.body", **given
         )
         return cls(flow, verb, name, head, body_input)
 
@@ -95,9 +106,24 @@ class Rounds:
         """Let what goes round again come back; return what leaves."""
         for made in (again, out):
             self._check_origin(made)
-        again = self.flow.untimed(again)
+        again = self._like_head(again)
         self.flow.plan.close_loop(self.head, (again, self._decider().id))
         return self.flow.plan.nodes[out]
+
+    def _like_head(self, made: int) -> int:
+        """Return what comes back with times if the head has them, and else without."""
+        node = self.flow.plan.nodes[made]
+        if not self.head.takes_times:
+            return self.flow.untimed(made)
+        if not node.makes_times:
+            msg = (
+                f"the body of `{self.verb}` at {user_location()} began with rows that "
+                f"have a time, but those that go round have lost it in `{node.verb}` at "
+                f"{node.location}; give them one with event_time(...), or begin without "
+                f"by drop_time() before `{self.verb}`"
+            )
+            raise UsageError(msg)
+        return made
 
     def _check_origin(self, made: int) -> None:
         """Refuse what the body returns without having made it of what it got."""
@@ -128,6 +154,7 @@ class Rounds:
             name=f"{self.name}{DECIDER}",
             width=1,
             regroups=Broadcast(),
+            takes_times=False,
         )
 
     def closed(self, tail: int, *, makes_frames: bool = False) -> Node:
@@ -136,16 +163,19 @@ class Rounds:
         spec = self.head.spec
         assert isinstance(spec, LoopHead)
         does_return = spec.iteration.does_return
-        tail = self.flow.untimed(tail)
+        tail = self._like_head(tail) if does_return else self.flow.untimed(tail)
         decider = self._decider() if does_return else self._decider(tail)
         back = (tail, decider.id) if does_return else (decider.id,)
         self.flow.plan.close_loop(self.head, back)
+        keeps_time = does_return and self.head.makes_times
         return self.flow.add(
             self.verb,
             LoopResult(),
             (self.head.id,),
             name=f"{self.name}.result",
             makes_frames=makes_frames,
+            takes_times=keeps_time,
+            makes_times=keeps_time,
         )
 
 

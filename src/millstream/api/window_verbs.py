@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from millstream.plan.time import Duration
     from millstream.plan.windows import AnyWindow
 
-__all__ = ["KeyedWindowVerbs", "LateVerbs", "WindowVerbs"]
+__all__ = ["KeyedWindowVerbs", "LateVerbs", "WindowVerbs", "checked_window"]
 
 T_co = TypeVar("T_co", covariant=True)
 K = TypeVar("K")
@@ -65,7 +65,9 @@ class WindowVerbs(Generic[T_co]):
         >>> sums.result()
         [6, 14]
         """
-        given = _checked(self._flow, self._node, window, allowed_lateness, keys=False)
+        given = checked_window(
+            self._flow, self._node, window, allowed_lateness, keys=False
+        )
         return WindowedStream(given)
 
     def sliding_count_reduce(
@@ -173,7 +175,9 @@ class KeyedWindowVerbs(Generic[K, V_co]):
         >>> sorted(sums.result())
         [(0, 2), (0, 10), (1, 4), (1, 12)]
         """
-        given = _checked(self._flow, self._node, window, allowed_lateness, keys=True)
+        given = checked_window(
+            self._flow, self._node, window, allowed_lateness, keys=True
+        )
         return WindowedStream(given)
 
     def sliding_count_reduce(
@@ -312,7 +316,7 @@ def _late_for(flow: Flow, node: Node) -> Node | None:
     return None
 
 
-def _checked(
+def checked_window(
     flow: Flow, node: Node, window: object, lateness: Duration, *, keys: bool
 ) -> WindowInput:
     """Refuse what is no window for this stream."""

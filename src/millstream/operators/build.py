@@ -13,7 +13,7 @@ from millstream.operators.aggregation import (
     CountedKeys,
     Scanned,
 )
-from millstream.operators.deciding import Decided
+from millstream.operators.deciding import decider_of
 from millstream.operators.event_time import TimeAssigned, TimeOrdered
 from millstream.operators.joins_build import join_operator
 from millstream.operators.keyed import DistinctKeys
@@ -248,7 +248,7 @@ _IN_CONTEXT: dict[type[Any], Callable[[tuple[Node, ...], TaskContext], Operator]
     AssignTime: lambda run, context: TimeAssigned(
         run, context.config.watermark_every_ms, context.clock
     ),
-    Decide: lambda run, context: Decided(run, context.worker_count),
+    Decide: lambda run, context: decider_of(run, context.worker_count),
     **dict.fromkeys(
         (Join, JoinAsof, JoinInterval, JoinTable, JoinWindow), join_operator
     ),

@@ -1,4 +1,4 @@
-"""The decider of an iteration, as the one operator of its task."""
+"""The decider of a loop, as the one operator of its task."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from millstream.operators.base import Operator, Rows
 from millstream.operators.rounds import judge_of
 from millstream.plan.iteration import Decide, Port
 from millstream.protocol.barrier import Barrier
+from millstream.protocol.looks import Looks
 from millstream.protocol.rounds import Decider, HeadReady, HeadUnread, RoundsSoFar
 from millstream.state.batches import joined
 from millstream.state.task_state import TaskState
@@ -15,9 +16,10 @@ from millstream.state.task_state import TaskState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from millstream.plan.iteration import Iteration
     from millstream.plan.nodes import Node
 
-__all__ = ["FROM_OUTSIDE", "Decided"]
+__all__ = ["FROM_OUTSIDE", "decider_of"]
 
 FROM_OUTSIDE = -1
 """The port of epochs, and of the beginning, which come from no other task."""
@@ -25,32 +27,15 @@ FROM_OUTSIDE = -1
 _HISTORY_MAX = 100
 
 
-class Decided(Operator):
-    """Hears heads and results, and tells heads how to go on."""
+class LookedAt(Operator):
+    """Hears the heads of a free loop, and tells them when to look."""
 
-    def __init__(self, nodes: tuple[Node, ...], head_count: int) -> None:
+    def __init__(self, nodes: tuple[Node, ...], decider: Looks | Decider) -> None:
         super().__init__(nodes)
-        spec = nodes[0].spec
-        assert isinstance(spec, Decide)
-        self._iteration = iteration = spec.iteration
-        self._judge = judge_of(iteration)
-        self._decider = Decider(
-            head_count,
-            iteration.rounds_max,
-            iteration.initial,
-            self._judged,
-            is_free=not iteration.has_rounds,
-        )
-        self._results: list[Any] = []
-        if iteration.has_rounds:
-            self.rounds = RoundsSoFar()
-            self.state = TaskState(self._kept, self._put)
+        self._decider = decider
 
-    def process(self, rows: Rows, port: int) -> Rows:
-        """Take what heads say, what the body made, or what comes from outside."""
-        if port == Port.RETURNED:
-            self._results.append(rows)
-            return []
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - all are messages
+        """Take what heads say, or what comes from outside."""
         told: Rows = []
         for message in rows:
             if isinstance(message, HeadReady):
@@ -61,7 +46,31 @@ class Decided(Operator):
                 told += self._decider.announce(message)
             else:
                 told += self._decider.repeat()
-        return self._noted(told)
+        return told
+
+
+class Decided(LookedAt):
+    """Hears heads and results of an iteration, and tells heads how to go on."""
+
+    _decider: Decider
+
+    def __init__(
+        self, nodes: tuple[Node, ...], iteration: Iteration, head_count: int
+    ) -> None:
+        rounds = iteration.rounds_max, iteration.initial
+        super().__init__(nodes, Decider(head_count, *rounds, self._judged))
+        self._iteration = iteration
+        self._judge = judge_of(iteration)
+        self._results: list[Any] = []
+        self._rounds = self.rounds = RoundsSoFar()
+        self.state = TaskState(self._kept, self._put)
+
+    def process(self, rows: Rows, port: int) -> Rows:
+        """Take what heads say, what the body made, or what comes from outside."""
+        if port == Port.RETURNED:
+            self._results.append(rows)
+            return []
+        return self._noted(super().process(rows, port))
 
     def finish(self) -> Iterable[Rows]:
         """Judge a round whose results have all come."""
@@ -79,19 +88,27 @@ class Decided(Operator):
     def _judged(self, value: Any, results: Any) -> tuple[Any, bool]:
         made, is_enough = self._judge(value, results)
         show = self._iteration.show
-        if self.rounds is not None:
-            self.rounds.note(made if show is None else show(made), _HISTORY_MAX)
+        self._rounds.note(made if show is None else show(made), _HISTORY_MAX)
         return made, is_enough
 
     def _noted(self, told: Rows) -> Rows:
-        if self.rounds is not None:
-            self.rounds.round = self._decider.round
+        self._rounds.round = self._decider.round
         return told
 
     def _kept(self) -> tuple[Any, ...]:
         decider = self._decider
-        return decider.round, decider.value, decider.last, self.rounds
+        return decider.round, decider.value, decider.last, self._rounds
 
     def _put(self, values: list[tuple[Any, ...]]) -> None:
         decider = self._decider
-        decider.round, decider.value, decider.last, self.rounds = values[0]
+        decider.round, decider.value, decider.last, rounds = values[0]
+        self._rounds = self.rounds = rounds
+
+
+def decider_of(nodes: tuple[Node, ...], head_count: int) -> LookedAt:
+    """Return what decides over a loop."""
+    spec = nodes[0].spec
+    assert isinstance(spec, Decide)
+    if spec.iteration.has_rounds:
+        return Decided(nodes, spec.iteration, head_count)
+    return LookedAt(nodes, Looks(head_count))

@@ -7,9 +7,13 @@ source, or a channel.  It does not know how watermarks travel.
 from __future__ import annotations
 
 import heapq
+import pickle
+from collections.abc import Callable
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
+
+import cloudpickle
 
 from millstream.operators.base import Operator, Rows
 from millstream.operators.by_key import ByKey
@@ -20,10 +24,11 @@ from millstream.protocol.watermark import (
     EventTime,
     Watermark,
 )
+from millstream.state.row_codec import unstorable
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from millstream.plan.nodes import Node
     from millstream.ports import Clock
@@ -32,6 +37,13 @@ if TYPE_CHECKING:
 __all__ = ["TimeAssigned", "TimeGiver", "TimeOrdered"]
 
 _LEAVING_ROWS = 1024
+
+Rule = Callable[[Any, int], int | None]
+"""What a row and its timestamp promise; None for nothing new."""
+
+Kept = tuple[dict[str, int], dict[str, bytes]]
+"""What origins have promised, and their rules."""
+
 _timestamp_of = itemgetter(0)
 
 
@@ -63,9 +75,12 @@ class TimeGiver(Operator):
         self.origin = ""
         #: How many timestamps were too far ahead to move time.
         self.ahead_count = 0
-        self.state = TaskState(lambda: dict(self.promised), self._put, is_shared=True)
+        self.state = TaskState(self._kept, self._put, is_shared=True)
         #: What each origin has promised.
         self.promised: dict[str, int] = {}
+        #: The user's own rules, by origin, and those of a snapshot that nobody needed yet.
+        self._rules: dict[str, Rule] = {}
+        self._stored_rules: dict[str, bytes] = {}
         self._clock = clock
         self._every_ns = round(every_ms * 1_000_000)
         self._idle_after_ns = (
@@ -80,6 +95,16 @@ class TimeGiver(Operator):
         if time > self.promised.get(self.origin, BEGINNING):
             self.promised[self.origin] = time
         self._heard_ns[self.origin] = self._clock.monotonic_ns()
+
+    def rule(self, make: Callable[[], Rule]) -> Rule:
+        """Return the user's own rule of the present origin; it may remember things."""
+        rule = self._rules.get(self.origin)
+        if rule is None:
+            stored = self._stored_rules.pop(self.origin, None)
+            # The store has checked that it is ours.
+            rule = make() if stored is None else pickle.loads(stored)  # noqa: S301
+            self._rules[self.origin] = rule
+        return rule
 
     def due(self, origins: Iterable[str], now_ns: int) -> Watermark | None:
         """Return the watermark to send now, if there is a new one.
@@ -116,6 +141,7 @@ class TimeGiver(Operator):
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - of all inputs
         """Begin at the beginning of time."""
         self.promised.clear()
+        self._rules.clear()
         self._heard_ns.clear()
         self._told, self._next_ns = Watermark(BEGINNING), 0
 
@@ -125,11 +151,27 @@ class TimeGiver(Operator):
         since_ns = self._heard_ns.setdefault(origin, now_ns)
         return now_ns - since_ns >= self._idle_after_ns
 
-    def _put(self, values: list[dict[str, int]]) -> None:
+    def _kept(self) -> Kept:
+        rules = {origin: self._pickled(rule) for origin, rule in self._rules.items()}
+        return dict(self.promised), self._stored_rules | rules
+
+    def _pickled(self, rule: Rule) -> bytes:
+        try:
+            # Functions that remember something are not found by a name.
+            made: bytes = cloudpickle.dumps(rule, protocol=5)
+        except Exception as error:
+            owner = f"what watermark= of {self.nodes[0].user_name!r} returned"
+            raise unstorable(owner, error) from error
+        return made
+
+    def _put(self, values: list[Kept]) -> None:
         """Take the promises of former tasks; where two differ, the safer one counts."""
-        for promised in values:
+        for promised, rules in values:
             for origin, time in promised.items():
-                self.promised[origin] = min(time, self.promised.get(origin, time))
+                if time <= self.promised.get(origin, time):
+                    self.promised[origin] = time
+                    if origin in rules:
+                        self._stored_rules[origin] = rules[origin]
 
 
 class TimeAssigned(TimeGiver):
@@ -148,8 +190,6 @@ class TimeAssigned(TimeGiver):
             splits_in_order=spec.splits_in_order,
         )
         self._spec = spec
-        #: The user's own promises, by origin.
-        self._custom: dict[str, Callable[[Any, int], int | None]] = {}
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         times = self._times(rows)
@@ -193,13 +233,11 @@ class TimeAssigned(TimeGiver):
         self.promise(promised)
         return checked
 
-    def _promise_of(self) -> Callable[[Any, int], int | None]:
-        factory, disorder_ms = self._spec.watermark, self._spec.disorder_ms
-        if factory is None:
+    def _promise_of(self) -> Rule:
+        make, disorder_ms = self._spec.watermark, self._spec.disorder_ms
+        if make is None:
             return lambda _row, time: time - disorder_ms - 1
-        if self.origin not in self._custom:
-            self._custom[self.origin] = factory()
-        return self._custom[self.origin]
+        return self.rule(make)
 
 
 class TimeOrdered(ByKey):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import MillstreamError
 from millstream.operators.fuse import GENERATED
+from millstream.plan.frame_windows import HIDDEN, TriggerFrame
 from millstream.plan.nodes import Filter, FlatMap, Flatten, KeyBy, Map
 from millstream.plan.timed import bare
 
@@ -67,11 +68,14 @@ def blame(error: BaseException, operator: Operator, rows: Rows | None) -> Blame:
     )
 
 
-def _as_known(rows: Rows, index: int, operator: Operator) -> Any:
+def _as_known(rows: Any, index: int, operator: Operator) -> Any:
     """Return a row as users know it, without its timestamp."""
     first = operator.nodes[0]
-    is_timed = first.takes_times and isinstance(rows, list)
-    return bare(rows[index], is_timed=is_timed, has_key=first.takes_pairs)
+    if isinstance(rows, list):
+        return bare(rows[index], is_timed=first.takes_times, has_key=first.takes_pairs)
+    row = rows.row(index, named=True)
+    seen = first.spec.columns if isinstance(first.spec, TriggerFrame) else row
+    return {name: row[name] for name in seen if name not in HIDDEN}
 
 
 def blame_at(error: BaseException, node: Node) -> Blame:

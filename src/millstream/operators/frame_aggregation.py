@@ -12,6 +12,7 @@ from millstream.plan.frames import AggregateFrame, CombineFrame
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from millstream.config import Config
     from millstream.operators.frame_table import FrameAggregation
     from millstream.plan.nodes import Node
     from millstream.ports import Clock
@@ -20,24 +21,22 @@ if TYPE_CHECKING:
 __all__ = ["AggregatedFrame", "CombinedFrame", "PromptCombiner"]
 
 _FINISH_ROWS = 65_536
-_HELD_MS = 1000
-"""For so long rows may wait to be combined, where somebody waits for them."""
 
 
 class PromptCombiner(Operator):
     """What combiners have in common that may be waited for: they do not hold for long."""
 
-    def __init__(self, nodes: tuple[Node, ...], clock: Clock) -> None:
+    def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
         super().__init__(nodes)
         spec = nodes[-1].spec
         assert isinstance(spec, CombineFrame)
         self._clock = clock
-        self._is_prompt = spec.is_prompt
+        self._held_ms = config.combine_held_ms if spec.is_prompt else None
 
     def note_held(self) -> None:
         """Ask to be called in time, if somebody waits for what is held."""
-        if self._is_prompt and self.tick_at_ms is None:
-            self.tick_at_ms = self._clock.wall_ms() + _HELD_MS
+        if self._held_ms is not None and self.tick_at_ms is None:
+            self.tick_at_ms = self._clock.wall_ms() + self._held_ms
 
     def tick(self, now_ms: int) -> Iterator[Any]:  # noqa: ARG002 - it is time
         """Send on what is held."""
@@ -50,13 +49,13 @@ class PromptCombiner(Operator):
 class CombinedFrame(PromptCombiner):
     """Keeps parts by key and sends them on before a cut or when it is full."""
 
-    def __init__(self, nodes: tuple[Node, ...], keys_max: int, clock: Clock) -> None:
-        super().__init__(nodes, clock)
+    def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
+        super().__init__(nodes, config, clock)
         spec = nodes[-1].spec
         assert isinstance(spec, CombineFrame)
         self._aggregation: FrameAggregation = spec.aggregation
-        self._keys_max = keys_max
-        self._table = StateTable(self._aggregation, keys_max)
+        self._keys_max = config.combine_keys_max
+        self._table = StateTable(self._aggregation, self._keys_max)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         self._table.add_rows(rows)

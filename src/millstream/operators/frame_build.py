@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.operators.frame_aggregation import AggregatedFrame, CombinedFrame
 from millstream.operators.frame_asof_join import AsofJoinedFrames
+from millstream.operators.frame_clock import SessionsByClock, TimeWindowedByClock
 from millstream.operators.frame_counts import CountWindowed, RowsCounted
+from millstream.operators.frame_in_order import FrameInOrder
 from millstream.operators.frame_interval_join import (
     IntervalJoinedFrames,
     KeyedJoinedFrames,
@@ -20,6 +22,7 @@ from millstream.operators.frame_text import (
     can_count_pieces,
 )
 from millstream.operators.frame_time import FrameTimeAssigned
+from millstream.operators.frame_triggers import TriggeredFrame
 from millstream.operators.frame_unique import DistinctRows
 from millstream.operators.frame_window_join import WindowJoinedFrames
 from millstream.operators.frame_windows import CombinedPanes, TimeWindowed
@@ -37,7 +40,10 @@ from millstream.plan.frame_windows import (
     CombinePanes,
     CountFrame,
     FrameWindowSpec,
+    OrderFrame,
+    SessionFrame,
     TimeWindowFrame,
+    TriggerFrame,
 )
 from millstream.plan.joins import Join, JoinAsof, JoinInterval
 from millstream.plan.text_steps import text_splits
@@ -62,7 +68,7 @@ def frame_operator(  # noqa: PLR0911 - one per kind
         return FrameEmitter(run, lambda frames: context.emit(sink, frames))
     if isinstance(spec, specs.CombineFrame):
         combiner = CountedPieces if len(run) > 1 else CombinedFrame
-        return combiner(run, context.config.combine_keys_max, context.clock)
+        return combiner(run, context.config, context.clock)
     if isinstance(spec, FrameWindowSpec):
         return _window_operator(run, context)
     if isinstance(spec, specs.AggregateFrame):
@@ -97,6 +103,21 @@ def _window_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
     if isinstance(spec, CountFrame):
         windowed = RowsCounted if spec.is_counted else CountWindowed
         return windowed(run, context.state)
+    if isinstance(spec, OrderFrame):
+        return FrameInOrder(run, context.state)
+    if isinstance(spec, TriggerFrame):
+        return TriggeredFrame(run, context.state, context.clock)
+    return _time_window_operator(run, context, spec)
+
+
+def _time_window_operator(
+    run: tuple[Node, ...], context: TaskContext, spec: TimeWindowFrame | SessionFrame
+) -> Operator:
+    if spec.is_by_clock and isinstance(spec, TimeWindowFrame):
+        return TimeWindowedByClock(run, context.state, context.clock)
+    if spec.is_by_clock:
+        every_ms = context.config.watermark_every_ms
+        return SessionsByClock(run, context.state, context.clock, every_ms)
     kind = TimeWindowed if isinstance(spec, TimeWindowFrame) else SessionsOfFrame
     return kind(run, context.state)
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from millstream.operators.base import Operator
 from millstream.operators.frame_panes import pane_of, windows_of
 from millstream.operators.frame_state import FrameState
 from millstream.operators.frame_table import PartialTable, latest
+from millstream.operators.frame_windowed import FrameWindowed, LoggedWindows
 from millstream.plan.frame_windows import NUMBER, PANE, SLOT, WINDOW, CountFrame
-from millstream.state.frame_log import FrameLogState, Told
+from millstream.state.frame_log import Told
 from millstream.state.keyindex import KeyIndex
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from millstream.operators.frame_table import FrameAggregation
-    from millstream.plan.frame_windows import Panes
-    from millstream.plan.nodes import Node
+    from millstream.plan.windows import Panes
+    from millstream.state.base import State
     from millstream.state.kernels import loading
-    from millstream.state.settings import StateSettings
 
     Integers = NDArray[np.int64]
 
@@ -122,37 +121,25 @@ def begun(panes: Panes, counts: Integers) -> Integers:
     return -(-counts // panes.slide)
 
 
-class RowsCounted(Operator):
+class RowsCounted(FrameWindowed[CountFrame]):
     """A row per full window, where it is only counted how many rows that has."""
 
-    def __init__(
-        self,
-        nodes: tuple[Node, ...],
-        settings: StateSettings | None = None,
-        *,
-        engine: loading.Engine = "auto",
-    ) -> None:
-        super().__init__(nodes)
-        spec = nodes[0].spec
-        assert isinstance(spec, CountFrame)
-        self._spec = spec
-        self._engine = engine
-        self._aggregation: FrameAggregation = spec.aggregation
-        self._numbers = KeyNumbers(spec.aggregation.keys, engine=engine)
-        self._state: FrameState | None = None
-        if settings is not None:
-            keys, count = spec.aggregation.keys, settings.shard_count
-            self.state = self._state = FrameState(self._numbers, keys, count)
+    def begin(self) -> None:
+        self._aggregation: FrameAggregation = self.spec.aggregation
+        self._numbers = KeyNumbers(self._aggregation.keys, engine=self.engine)
+
+    def stored(self, keys: tuple[str, ...], shard_count: int) -> State:
+        return FrameState(self._numbers, keys, shard_count)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         slots = self._numbers.slots(rows)
-        if self._spec.is_combined:
+        if self.spec.is_combined:
             name = self._aggregation.columns[0].names[0]
             numbers = rows[name].to_numpy()
         else:
             numbers = np.ones(rows.height, dtype=np.int64)
         touched, before = self._numbers.add(slots, numbers)
-        panes, after = self._spec.panes, self._numbers.counts[touched]
+        panes, after = self.spec.panes, self._numbers.counts[touched]
         made = full(panes, after) - full(panes, before)
         is_made = made > 0
         if not is_made.any():
@@ -164,9 +151,9 @@ class RowsCounted(Operator):
     def finish(self) -> Iterator[Any]:
         """Yield the windows that are not full, if they are wanted."""
         count = len(self._numbers)
-        if self._spec.is_exact or not count:
+        if self.spec.is_exact or not count:
             return
-        panes, counts = self._spec.panes, self._numbers.counts[:count]
+        panes, counts = self.spec.panes, self._numbers.counts[:count]
         done = full(panes, counts)
         left = np.maximum(begun(panes, counts) - done, 0)
         places = np.repeat(np.arange(count), left)
@@ -196,35 +183,19 @@ class RowsCounted(Operator):
 
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
         """Forget all keys."""
-        self._numbers = KeyNumbers(self._aggregation.keys, engine=self._engine)
-        if self._state is not None:
-            self._state.begin_anew(self._numbers)
+        self.begin()
+        if isinstance(self.state, FrameState):
+            self.state.begin_anew(self._numbers)
 
 
-class CountWindowed(Operator):
+class CountWindowed(LoggedWindows[CountFrame]):
     """A row per full window, with anything that is computed of its rows."""
 
-    def __init__(
-        self,
-        nodes: tuple[Node, ...],
-        settings: StateSettings | None = None,
-        *,
-        engine: loading.Engine = "auto",
-    ) -> None:
-        super().__init__(nodes)
-        spec = nodes[0].spec
-        assert isinstance(spec, CountFrame)
-        self._spec = spec
-        self._engine = engine
-        self._by_pane = replace(spec.aggregation, keys=(SLOT, PANE))
-        self._by_window = replace(spec.aggregation, keys=(SLOT, WINDOW))
-        self._begin()
-        if settings is not None:
-            keys, count = spec.aggregation.keys, settings.shard_count
-            self.state = FrameLogState(self, keys, count)
-
-    def _begin(self) -> None:
-        self._numbers = KeyNumbers(self._spec.aggregation.keys, engine=self._engine)
+    def begin(self) -> None:
+        aggregation: FrameAggregation = self.spec.aggregation
+        self._by_pane = replace(aggregation, keys=(SLOT, PANE))
+        self._by_window = replace(aggregation, keys=(SLOT, WINDOW))
+        self._numbers = KeyNumbers(aggregation.keys, engine=self.engine)
         self._held = PartialTable(self._by_pane)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
@@ -232,7 +203,7 @@ class CountWindowed(Operator):
         numbered = rows.with_columns(pl.Series(SLOT, slots))
         base = pl.Series(NUMBER, self._numbers.counts[slots])
         number = pl.int_range(pl.len(), dtype=pl.Int64).over(SLOT) + base
-        panes = self._spec.panes
+        panes = self.spec.panes
         placed = numbered.with_columns(pane_of(panes, number).alias(PANE))
         if panes.has_gaps:
             placed = placed.filter(pl.col(PANE) % panes.step < panes.count)
@@ -247,10 +218,10 @@ class CountWindowed(Operator):
 
     def finish(self) -> Iterator[Any]:
         """Yield the windows that are not full, if they are wanted."""
-        if self._spec.is_exact or not len(self._numbers):
+        if self.spec.is_exact or not len(self._numbers):
             return
         counts = self._numbers.counts[: len(self._numbers)]
-        panes = self._spec.panes
+        panes = self.spec.panes
         made = self._windows(full(panes, counts), begun(panes, counts))
         if made is not None:
             yield from made.iter_slices(_ROWS_MAX)
@@ -264,7 +235,7 @@ class CountWindowed(Operator):
         fired = end > begin
         is_fired = pl.Series(fired[slots])
         chosen, places = rows.filter(is_fired), slots[fired[slots]]
-        first, last = windows_of(self._spec.panes, pl.col(PANE))
+        first, last = windows_of(self.spec.panes, pl.col(PANE))
         chosen = chosen.with_columns(
             pl.max_horizontal(first, pl.Series(begin[places])).alias(_LEAST),
             pl.min_horizontal(last, pl.Series(end[places] - 1)).alias(_MOST),
@@ -280,23 +251,17 @@ class CountWindowed(Operator):
         )
         made = table.finished()
         assert made is not None
+        made = made.sort(WINDOW)
         keys = self._numbers.keys(made[SLOT].to_numpy())
         return keys.hstack(made.drop(SLOT, WINDOW))
 
     def _hold(self, others: pl.DataFrame, chosen: pl.DataFrame, done: Integers) -> None:
         """Keep the parts that windows still need."""
-        needed = pl.Series(done * self._spec.panes.step)
+        needed = pl.Series(done * self.spec.panes.step)
         rest = chosen.filter(chosen[PANE] >= needed).drop(_LEAST, _MOST)
         self._held = PartialTable(self._by_pane)
         for rows in (others, rest):
             self._held.add(rows)
-
-    def go_on(self) -> None:
-        self._begin()
-
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
-        """Forget all keys."""
-        self._begin()
 
     # What snapshots know of it
 
@@ -304,16 +269,14 @@ class CountWindowed(Operator):
         """Return all keys with their numbers, and the parts that are held."""
         if not len(self._numbers):
             return Told(None, is_all=True)
-        counts = pl.Series(NUMBER, self._numbers.counts[: len(self._numbers)])
-        keys = self._numbers.keys().with_columns(counts)
+        # A series shares the memory of an array, and these numbers go on.
+        counts = self._numbers.counts[: len(self._numbers)].copy()
+        keys = self._numbers.keys().with_columns(pl.Series(NUMBER, counts))
         held = self._held.merged()
         if held is None:
             return Told(keys, is_all=True)
         parts = self._numbers.keys(held[SLOT].to_numpy()).hstack(held.drop(SLOT))
         return Told(pl.concat([keys, parts], how="diagonal"), is_all=True)
-
-    def begin_stamp(self, stamp: int, stored: int) -> None:
-        """Do nothing: everything is told every time."""
 
     def retell(self, logs: Sequence[Told]) -> None:
         """Take the keys of former tasks."""
@@ -321,7 +284,7 @@ class CountWindowed(Operator):
             if log.rows is None or log.rows.is_empty():
                 continue
             counted = log.rows.filter(pl.col(NUMBER).is_not_null())
-            names = [*self._spec.aggregation.keys, NUMBER]
+            names = [*self.spec.aggregation.keys, NUMBER]
             self._numbers.restore([counted.select(names)])
             if PANE not in log.rows.columns:
                 continue
@@ -329,5 +292,5 @@ class CountWindowed(Operator):
             if parts.is_empty():
                 continue
             slots = pl.Series(SLOT, self._numbers.slots(parts))
-            rest = parts.drop(self._spec.aggregation.keys)
+            rest = parts.drop(self.spec.aggregation.keys)
             self._held.add(rest.insert_column(0, slots))

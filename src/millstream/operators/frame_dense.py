@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from millstream.operators.frame_table import FrameAggregation
-    from millstream.plan.frame_windows import Panes
+    from millstream.plan.windows import Panes
     from millstream.state.kernels import loading
 
 __all__ = ["can_be_dense", "dense_windows"]

@@ -8,6 +8,7 @@ its end and is forgotten by time, which is what snapshots store with little.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -152,7 +153,7 @@ class Output:
         return rows if self._is_nulls_equal else rows.drop_nulls(keys)
 
 
-class JoinedStreams(Operator):
+class JoinedStreams(Operator, ABC):
     """A join of two frames; what it keeps is dropped when time has come so far.
 
     Parameters
@@ -194,8 +195,8 @@ class JoinedStreams(Operator):
     def reached(self, time: int) -> None:
         self.facts[_REACHED] = time
 
-    def advance(self, time: int) -> Iterable[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def advance(self, time: int) -> Iterable[Any]: ...
 
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
@@ -237,11 +238,11 @@ class JoinedStreams(Operator):
                 rows = tuple(log.rows for log in logs)
                 self._owed += self.say_up_to_now(rows, logs[0].facts)
 
+    @abstractmethod
     def say_up_to_now(
         self, rows: tuple[pl.DataFrame | None, ...], facts: dict[str, int]
     ) -> Iterable[pl.DataFrame]:
         """Return what rows of a former task have to say that had only come to `facts`."""
-        raise NotImplementedError
 
     # Rows that have just come
 

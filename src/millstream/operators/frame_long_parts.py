@@ -9,6 +9,7 @@ Nothing here holds state or knows about operators.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import polars as pl
@@ -33,7 +34,7 @@ _NAN = 80_001
 
 
 @dataclass(frozen=True, slots=True)
-class LongPart:
+class LongPart(ABC):
     """A part kept in a table with one row per key and item; the base of all such.
 
     The columns of that table are the keys, `item`, and those of `merges`.
@@ -53,22 +54,22 @@ class LongPart:
         return f"{self.name}.weight"
 
     @property
+    @abstractmethod
     def merges(self) -> tuple[pl.Expr, ...]:
         """Aggregates over the rows of the same key and item."""
-        raise NotImplementedError
 
     @property
     def default(self) -> int | None:
         """The value of the part for a key without items."""
         return 0
 
+    @abstractmethod
     def rows(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
         """Return the table for a batch of rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, table: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
         """Return the value of the part, under its name, for every key that has items."""
-        raise NotImplementedError
 
     def _valued(self, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
         """Return keys and values, one row each; a filter may have left some out."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from millstream.operators.frame_table import FrameAggregation
-    from millstream.plan.frame_windows import Panes
+    from millstream.plan.windows import Panes
     from millstream.state.kernels import loading
 
 __all__ = ["PaneRuns", "is_ordered", "pane_of", "windows_of"]
@@ -227,6 +227,12 @@ class PaneRuns:
         made = table.finished()
         assert made is not None, "somebody gave no parts"
         return made
+
+    def first_pane(self) -> int | None:
+        """Return the earliest pane that has rows."""
+        self.settle()
+        runs = (*self._runs, *self._bounded)
+        return min((int(run.rows[PANE][0]) for run in runs), default=None)
 
     def forget(self, before: int) -> None:
         """Drop the panes that are before this one."""

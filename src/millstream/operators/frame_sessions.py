@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.operators.base import Operator
 from millstream.operators.frame_parts import ColumnPart
 from millstream.operators.frame_table import PartialTable
+from millstream.operators.frame_windowed import LoggedWindows
 from millstream.operators.frame_windows import windows_told, with_late
 from millstream.plan.frame_windows import (
     BEHIND,
@@ -26,53 +26,59 @@ from millstream.plan.frame_windows import (
     SessionFrame,
 )
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
-from millstream.state.frame_log import FrameLogState, Told
+from millstream.state.frame_log import Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from millstream.operators.frame_table import FrameAggregation
-    from millstream.plan.nodes import Node
-    from millstream.state.settings import StateSettings
 
 __all__ = ["SessionsOfFrame"]
 
 _ROWS_MAX = 65_536
+_FRESH_ROWS = 65_536
 _IS_FRESH, _IS_DUE = "__is_fresh", "__is_due"
 
 
-class SessionsOfFrame(Operator):
+class SessionsOfFrame(LoggedWindows[SessionFrame]):
     """A row per key and session, when the session is over and whenever it changes then."""
 
-    def __init__(
-        self, nodes: tuple[Node, ...], settings: StateSettings | None = None
-    ) -> None:
-        super().__init__(nodes)
-        spec = nodes[0].spec
-        assert isinstance(spec, SessionFrame)
-        self._spec = spec
-        self._keys = list(spec.aggregation.keys)
-        self._aggregation = _by_session(spec.aggregation)
-        self._begin()
-        if settings is not None:
-            count = settings.shard_count
-            self.state = FrameLogState(self, spec.aggregation.keys, count)
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        self._keys = list(self.spec.aggregation.keys)
+        self._aggregation = _by_session(self.spec.aggregation)
         self._sessions = PartialTable(self._aggregation)
-        self._reached = BEGINNING
+        #: Rows that came since all sessions that touch were made one, and how many
+        #: there were then.
+        self._fresh_rows = self._joined_rows = 0
+        #: Nothing of this time or earlier follows, except what is late.
+        self.reached = BEGINNING
         #: No session is over before this time.
-        self._quiet_until = END_OF_TIME
+        self.quiet_until = END_OF_TIME
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         rows = self._on_time(rows)
-        if rows.is_empty():
-            return []
+        if rows.height:
+            self.take(self._begun(rows.sort(WINDOW, maintain_order=True)))
+        return []
+
+    def take(self, rows: pl.DataFrame) -> None:
+        """Keep rows that know when their sessions begin, and how far they reach."""
         least = rows[END].min()
         assert isinstance(least, int)
-        self._quiet_until = min(self._quiet_until, least - 1)
-        self._sessions.add_rows(self._begun(rows.sort(WINDOW, maintain_order=True)))
-        return []
+        self.quiet_until = min(self.quiet_until, least - 1)
+        self._sessions.add_rows(rows)
+        self._fresh_rows += rows.height
+        if self._fresh_rows > max(_FRESH_ROWS, self._joined_rows):
+            self._join()
+
+    def _join(self) -> None:
+        """Make one session of those that touch, so that long ones stay small."""
+        rows = self._sessions.merged()
+        self._sessions = PartialTable(self._aggregation)
+        if rows is not None:
+            joined = self._joined(rows)
+            self._sessions.add(joined)
+            self._fresh_rows, self._joined_rows = 0, joined.height
 
     def _on_time(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return from when to when every row reaches; leave out rows of which that is gone.
@@ -80,17 +86,17 @@ class SessionsOfFrame(Operator):
         A row reaches as far as the gap; of one that is behind what its origin had
         promised, what was still to come then counts.
         """
-        lateness_ms = self._spec.lateness_ms
-        floor = max(self._reached, BEGINNING + lateness_ms)
+        lateness_ms = self.spec.lateness_ms
+        floor = max(self.reached, BEGINNING + lateness_ms)
         told = pl.max_horizontal(BEHIND, pl.lit(floor, pl.Int64)) - lateness_ms
         rows = rows.with_columns(
             pl.max_horizontal(TIME, told + 1).alias(WINDOW),
-            (pl.col(TIME) + self._spec.gap_ms).alias(END),
+            (pl.col(TIME) + self.spec.gap_ms).alias(END),
         )
         is_late = rows[WINDOW] >= rows[END]
         if not is_late.any():
             return rows
-        late = rows.filter(is_late).select(self._spec.columns)
+        late = rows.filter(is_late).select(self.spec.columns)
         self.late_count += late.height
         self.late = with_late(self.late, late)
         return rows.filter(~is_late)
@@ -104,20 +110,20 @@ class SessionsOfFrame(Operator):
 
     def advance(self, time: int) -> Iterator[Any]:
         """Yield the sessions that are over by now."""
-        self._reached = max(self._reached, time)
-        if self._reached < self._quiet_until:
+        self.reached = max(self.reached, time)
+        if self.reached < self.quiet_until:
             return
         rows = self._sessions.merged()
         self._sessions = PartialTable(self._aggregation)
-        self._quiet_until = END_OF_TIME
+        self.quiet_until = END_OF_TIME
         if rows is None:
             return
-        is_due = pl.col(END).min().over(self._keys) - 1 <= self._reached
+        is_due = pl.col(END).min().over(self._keys) - 1 <= self.reached
         rows = rows.with_columns(is_due.alias(_IS_DUE))
         self._keep(rows.filter(~pl.col(_IS_DUE)).drop(_IS_DUE))
         rows = self._joined(rows.filter(_IS_DUE).drop(_IS_DUE))
-        is_over = pl.col(END) - 1 <= self._reached
-        is_kept = pl.col(END) - 1 > self._reached - self._spec.lateness_ms
+        is_over = pl.col(END) - 1 <= self.reached
+        is_kept = pl.col(END) - 1 > self.reached - self.spec.lateness_ms
         is_fresh = pl.when(is_over).then(pl.lit(0, pl.Int8)).otherwise(_IS_FRESH)
         self._keep(rows.filter(is_kept).with_columns(is_fresh.alias(_IS_FRESH)))
         over = rows.filter(is_over & (pl.col(_IS_FRESH) > 0))
@@ -129,7 +135,7 @@ class SessionsOfFrame(Operator):
         table.add(over)
         made = table.finished()
         assert made is not None
-        return windows_told(made, pl.col(WINDOW), pl.col(END), self._spec.kind)
+        return windows_told(made, pl.col(WINDOW), pl.col(END), self.spec)
 
     def _joined(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Make one session of those that overlap."""
@@ -144,33 +150,23 @@ class SessionsOfFrame(Operator):
         if rows.is_empty():
             return
         self._sessions.add(rows)
-        lateness_ms = self._spec.lateness_ms
+        lateness_ms = self.spec.lateness_ms
         wait_ms = pl.when(pl.col(_IS_FRESH) > 0).then(0).otherwise(lateness_ms)
         until = rows.select((pl.col(END) - 1 + wait_ms).min()).item()
-        self._quiet_until = min(self._quiet_until, until)
+        self.quiet_until = min(self.quiet_until, until)
 
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
-
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
-        """Forget all sessions, and the time."""
-        self._begin()
-
-    def go_on(self) -> None:
-        self._begin()
 
     # What snapshots know of it
 
     def told(self, since: int) -> Told:  # noqa: ARG002 - a session changes as a whole
         """Return all sessions, and how far time has come."""
-        return Told(self._sessions.merged(), True, {"reached": self._reached})  # noqa: FBT003
-
-    def begin_stamp(self, stamp: int, stored: int) -> None:
-        """Do nothing: everything is told every time."""
+        return Told(self._sessions.merged(), True, {"reached": self.reached})  # noqa: FBT003
 
     def retell(self, logs: Sequence[Told]) -> None:
         """Take the sessions of former tasks."""
-        self._reached = max(log.facts["reached"] for log in logs)
+        self.reached = max(log.facts["reached"] for log in logs)
         for log in logs:
             if log.rows is not None:
                 self._keep(log.rows)

@@ -17,6 +17,7 @@ from millstream.plan.frames import CombineFrame
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from millstream.config import Config
     from millstream.operators.frame_parts import ColumnPart
     from millstream.operators.frame_table import FrameAggregation
     from millstream.operators.text_split import Cutter
@@ -81,15 +82,15 @@ def _is_count(part: ColumnPart, cutter: Cutter) -> bool:
 class CountedPieces(PromptCombiner):
     """Cuts text and combines equal pieces in one step, once that is compiled."""
 
-    def __init__(self, nodes: tuple[Node, ...], keys_max: int, clock: Clock) -> None:
-        super().__init__(nodes, clock)
+    def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
+        super().__init__(nodes, config, clock)
         combine = nodes[-1].spec
         assert isinstance(combine, CombineFrame)
         parts: tuple[ColumnPart, ...] = combine.aggregation.columns
         self._names = [name for part in parts for name in part.names]
-        self._keys_max = keys_max
+        self._keys_max = config.combine_keys_max
         self._cutter = _cutter(nodes[:-1])
-        self._combined = CombinedFrame(nodes[-1:], keys_max, clock)
+        self._combined = CombinedFrame(nodes[-1:], config, clock)
         self._counts: TokenCounts | None = None
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input

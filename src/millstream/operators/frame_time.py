@@ -46,17 +46,15 @@ class FrameTimeAssigned(TimeGiver):
             msg = f"the row {row} has no timestamp; filter or fill such rows before"
             raise ValueError(msg)
         before = self.promised.get(self.origin, BEGINNING)
-        promising = self._promising(times)
-        latest = promising.max()
-        after = before
-        if isinstance(latest, int):
-            after = max(before, latest - self._spec.disorder_ms - 1)
+        promises = self._promises(rows, self._promising(times))
+        latest = promises.max()
+        after = max(before, latest) if isinstance(latest, int) else before
         least = times.min()
         assert isinstance(least, int), "a batch has rows"
         self.promise(after)
         if least > after:
             return timed.with_columns(pl.lit(None, pl.Int64).alias(BEHIND))
-        return timed.with_columns(self._behind(times, promising, before))
+        return timed.with_columns(_behind(times, promises, before))
 
     def _promising(self, times: pl.Series) -> pl.Series:
         """Return the timestamps that move time; null for those too far ahead."""
@@ -70,13 +68,33 @@ class FrameTimeAssigned(TimeGiver):
         self.ahead_count += count
         return times.set(is_ahead, None)
 
-    def _behind(self, times: pl.Series, promising: pl.Series, before: int) -> pl.Series:
-        """Return what was promised when each row came, where that is not before it."""
-        first = pl.Series([before], dtype=pl.Int64)
-        moves = (promising - (self._spec.disorder_ms + 1)).fill_null(BEGINNING)
-        promised = pl.concat([first, moves]).cum_max().head(len(times))
-        nothing = pl.Series([None], dtype=pl.Int64)
-        return promised.zip_with(promised >= times, nothing).alias(BEHIND)
+    def _promises(self, rows: pl.DataFrame, promising: pl.Series) -> pl.Series:
+        """Return what every row promises; null for nothing new."""
+        watermark = self._spec.watermark
+        if watermark is None:
+            return promising - (self._spec.disorder_ms + 1)
+        if isinstance(watermark, pl.Expr):
+            made = rows.select(watermark).to_series()
+            return made.set(promising.is_null(), None)
+        return pl.Series(self._called(rows, promising), dtype=pl.Int64)
+
+    def _called(self, rows: pl.DataFrame, promising: pl.Series) -> list[int | None]:
+        """Call the user's own function of this origin for the rows that move time."""
+        promise = self.rule(self._spec.watermark)
+        rows_iterator = iter(rows.to_dicts())
+        return [
+            None if time is None else promise(row, time)
+            for row, time in zip(rows_iterator, promising.to_list(), strict=True)
+        ]
+
+
+def _behind(times: pl.Series, promises: pl.Series, before: int) -> pl.Series:
+    """Return what was promised when each row came, where that is not before it."""
+    first = pl.Series([before], dtype=pl.Int64)
+    moves = promises.fill_null(BEGINNING)
+    promised = pl.concat([first, moves]).cum_max().head(len(times))
+    nothing = pl.Series([None], dtype=pl.Int64)
+    return promised.zip_with(promised >= times, nothing).alias(BEHIND)
 
 
 def timed_rows(frame: pl.DataFrame) -> Rows:

@@ -15,8 +15,9 @@ import polars as pl
 
 from millstream.operators.frame_joins import NO_PROMISE, JoinedStreams
 from millstream.operators.frame_kept import clipped
-from millstream.plan.frame_windows import BEHIND, TIME, WINDOW, Panes
+from millstream.plan.frame_windows import BEHIND, TIME, WINDOW
 from millstream.plan.joins import LEFT, RIGHT, How, JoinWindow
+from millstream.plan.windows import Panes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -18,6 +18,7 @@ from millstream.operators.base import Operator
 from millstream.operators.frame_native import StateTable
 from millstream.operators.frame_panes import PaneRuns, pane_of, windows_of
 from millstream.operators.frame_table import PartialTable
+from millstream.operators.frame_windowed import LoggedWindows
 from millstream.plan.frame_windows import (
     BEHIND,
     END,
@@ -31,15 +32,15 @@ from millstream.plan.frame_windows import (
     TimeWindowFrame,
 )
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
-from millstream.state.frame_log import FrameLogState, Told
+from millstream.state.frame_log import Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from millstream.operators.frame_table import FrameAggregation
+    from millstream.plan.frame_windows import SessionFrame
     from millstream.plan.nodes import Node
     from millstream.state.kernels import loading
-    from millstream.state.settings import StateSettings
 
 __all__ = ["CombinedPanes", "TimeWindowed", "windows_told", "with_late"]
 
@@ -149,50 +150,35 @@ class CombinedPanes(Operator):
 _NO_BOUND = pl.lit(None, pl.Int64).alias(FIRST)
 
 
-class TimeWindowed(Operator):
+class TimeWindowed(LoggedWindows[TimeWindowFrame]):
     """A row per key and window, when the window is over and whenever it changes then."""
 
-    def __init__(
-        self,
-        nodes: tuple[Node, ...],
-        settings: StateSettings | None = None,
-        *,
-        engine: loading.Engine = "auto",
-    ) -> None:
-        super().__init__(nodes)
-        spec = nodes[0].spec
-        assert isinstance(spec, TimeWindowFrame)
-        self._spec = spec
-        self._engine = engine
-        #: The stamp under which all was forgotten.
-        self._anew = 0
-        self._begin()
-        if settings is not None:
-            keys, count = spec.aggregation.keys, settings.shard_count
-            self.state = FrameLogState(self, keys, count)
+    #: The stamp under which all was forgotten.
+    _anew = 0
 
-    def _begin(self) -> None:
-        self._runs = self._empty()
-        self._reached = BEGINNING
+    def begin(self) -> None:
+        self.runs = self._empty()
+        #: Nothing of this time or earlier follows, except what is late.
+        self.reached = BEGINNING
         #: The last window that was told.
-        self._fired = self._spec.panes.over(BEGINNING)
+        self.fired = self.spec.panes.over(BEGINNING)
         #: Windows that were told before they were complete, and results to be sent.
         self._changed: list[pl.DataFrame] = []
-        self._owed: list[pl.DataFrame] = []
+        self.owed: list[pl.DataFrame] = []
 
     def _empty(self) -> PaneRuns:
-        spec = self._spec
-        return PaneRuns(spec.aggregation, spec.panes, engine=self._engine)
+        spec = self.spec
+        return PaneRuns(spec.aggregation, spec.panes, engine=self.engine)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
-        if self._spec.is_combined:
+        if self.spec.is_combined:
             self._add_parts(rows)
             return self.flush()
-        placed = _placed(rows, self._spec, self._reached)
-        self._runs.add_rows(placed.rows)
+        placed = _placed(rows, self.spec, self.reached)
+        self.runs.add_rows(placed.rows)
         self._note_changed(placed.rows)
         if placed.bounded is not None:
-            self._runs.add_bounded_rows(placed.bounded)
+            self.runs.add_bounded_rows(placed.bounded)
             self._note_changed(placed.bounded)
         if placed.late is not None:
             self._leave_out(placed.late)
@@ -201,21 +187,21 @@ class TimeWindowed(Operator):
     def _add_parts(self, parts: pl.DataFrame) -> None:
         self._note_changed(parts)
         if parts[FIRST].null_count() == parts.height:
-            self._runs.add(parts)
+            self.runs.add(parts)
             return
         is_bounded = pl.col(FIRST).is_not_null()
-        self._runs.add(parts.filter(~is_bounded))
-        self._runs.add_bounded(parts.filter(is_bounded))
+        self.runs.add(parts.filter(~is_bounded))
+        self.runs.add_bounded(parts.filter(is_bounded))
 
     def _leave_out(self, rows: pl.DataFrame) -> None:
         self.late_count += rows.height
-        late = rows.select(self._spec.columns)
+        late = rows.select(self.spec.columns)
         self.late = with_late(self.late, late)
 
     def _note_changed(self, rows: pl.DataFrame) -> None:
         """Remember which windows that were told already these rows belong to."""
-        panes, fired = self._spec.panes, self._fired
-        if not self._spec.lateness_ms or rows.is_empty():
+        panes, fired = self.spec.panes, self.fired
+        if not self.spec.lateness_ms or rows.is_empty():
             return
         least = rows[PANE].min()
         assert isinstance(least, int)
@@ -226,17 +212,17 @@ class TimeWindowed(Operator):
             first = pl.max_horizontal(first, FIRST)
         first = first.clip(lower_bound=self._kept())
         numbers = pl.int_ranges(first, last.clip(upper_bound=fired) + 1)
-        keys = self._spec.aggregation.keys
+        keys = self.spec.aggregation.keys
         changed = rows.select(*keys, numbers.alias(WINDOW))
         changed = changed.filter(pl.col(WINDOW).list.len() > 0).explode(WINDOW)
         self._changed.append(changed.unique())
 
     def flush(self) -> Any:
         """Return the windows that have changed since they were told."""
-        told, self._owed = self._owed, []
+        told, self.owed = self.owed, []
         if self._changed:
             changed, self._changed = pl.concat(self._changed).unique(), []
-            told += self._told(self._runs.windows_again(changed))
+            told += self._told(self.runs.windows_again(changed))
         return pl.concat(told) if told else []
 
     def advance(self, time: int) -> Iterator[Any]:
@@ -244,69 +230,65 @@ class TimeWindowed(Operator):
         again = self.flush()
         if len(again) > 0:
             yield again
-        self._reached = max(self._reached, time)
-        last = self._spec.panes.over(self._reached)
-        if last <= self._fired:
+        self.reached = max(self.reached, time)
+        last = self.spec.panes.over(self.reached)
+        if last <= self.fired:
             return
-        after, self._fired = self._fired, last
-        for made in self._told(self._runs.windows(after, last)):
+        after, self.fired = self.fired, last
+        for made in self._told(self.runs.windows(after, last)):
             yield from made.iter_slices(_ROWS_MAX)
-        self._runs.forget(self._spec.panes.begin(self._kept()))
+        self.runs.forget(self.spec.panes.begin(self._kept()))
 
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
-        """Forget all windows, and the time."""
-        self.go_on()
-
     def go_on(self) -> None:
-        stamp, stored = self._runs.stamp, self._runs.stored
-        self._begin()
-        self._anew = self._runs.stamp = stamp
-        self._runs.stored = stored
+        stamp, stored = self.runs.stamp, self.runs.stored
+        self.begin()
+        self._anew = self.runs.stamp = stamp
+        self.runs.stored = stored
 
     def _told(self, made: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Give results their bounds and times."""
-        panes = self._spec.panes
+        panes = self.spec.panes
         start = pl.col(WINDOW) * panes.slide + panes.offset
         for rows in made:
-            yield windows_told(rows, start, start + panes.size, self._spec.kind)
+            yield windows_told(rows, start, start + panes.size, self.spec)
 
     def _kept(self) -> int:
         """Return the first window that still takes rows."""
-        return self._spec.panes.over(self._reached - self._spec.lateness_ms) + 1
+        return self.spec.panes.over(self.reached - self.spec.lateness_ms) + 1
 
     # What snapshots know of it
 
     def told(self, since: int) -> Told:
         """Return the parts that came after a stamp, and how far time has come."""
-        found = self._runs.told(since)
+        found = self.runs.told(since)
         rows = pl.concat([f.select(found[0].columns) for f in found]) if found else None
-        least = self._spec.panes.begin(self._kept())
-        facts = {"reached": self._reached}
+        least = self.spec.panes.begin(self._kept())
+        facts = {"reached": self.reached}
         is_all = since == 0 or self._anew > since
         return Told(rows, is_all, facts, PANE, min(max(least, BEGINNING), END_OF_TIME))
 
     def begin_stamp(self, stamp: int, stored: int) -> None:
         """Count what comes from now on under this stamp."""
-        self._runs.settle()
-        self._runs.stamp, self._runs.stored = stamp, stored
+        self.runs.settle()
+        self.runs.stamp, self.runs.stored = stamp, stored
 
     def retell(self, logs: Sequence[Told]) -> None:
         """Take the parts of former tasks; what one of them has told, all have."""
-        self._reached = max(log.facts["reached"] for log in logs)
-        self._fired = self._spec.panes.over(self._reached)
+        self.reached = max(log.facts["reached"] for log in logs)
+        self.fired = self.spec.panes.over(self.reached)
         for log in logs:
             if log.rows is None:
                 continue
-            fired = self._spec.panes.over(log.facts["reached"])
-            if fired < self._fired:
+            fired = self.spec.panes.over(log.facts["reached"])
+            if fired < self.fired:
                 behind = self._empty()
                 behind.restore(log.rows)
-                self._owed += self._told(behind.windows(fired, self._fired))
-            self._runs.restore(log.rows)
-        self._runs.forget(self._spec.panes.begin(self._kept()))
+                self.owed += self._told(behind.windows(fired, self.fired))
+            self.runs.restore(log.rows)
+        self.runs.forget(self.spec.panes.begin(self._kept()))
 
 
 def with_late(before: Any, late: pl.DataFrame) -> Any:
@@ -315,16 +297,19 @@ def with_late(before: Any, late: pl.DataFrame) -> Any:
 
 
 def windows_told(
-    made: pl.DataFrame, start: pl.Expr, end: pl.Expr, kind: Any
+    made: pl.DataFrame,
+    start: pl.Expr,
+    end: pl.Expr,
+    spec: TimeWindowFrame | SessionFrame,
 ) -> pl.DataFrame:
     """Put bounds in the place of the number of a window, and give the rows their time."""
-    kind = pl.Int64() if kind is None else kind
+    kind = pl.Int64() if spec.kind is None else spec.kind
     place = made.columns.index(WINDOW)
+    hidden = ((end - 1).alias(TIME), pl.lit(None, pl.Int64).alias(BEHIND))
     return made.select(
         *made.columns[:place],
         start.cast(kind).alias(WINDOW_START),
         end.cast(kind).alias(WINDOW_END),
         *(name for name in made.columns[place + 1 :] if name != END),
-        (end - 1).alias(TIME),
-        pl.lit(None, pl.Int64).alias(BEHIND),
+        *(() if spec.is_by_clock else hidden),
     )

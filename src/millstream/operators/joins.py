@@ -8,6 +8,7 @@ meets depends on the timestamps alone and not on who was slow.
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from itertools import islice
 from operator import itemgetter
@@ -124,7 +125,7 @@ def _sliced(keys: set[Any]) -> Iterator[list[Any]]:
         yield some
 
 
-class TimedJoin(ByKey):
+class TimedJoin(ByKey, ABC):
     """A join whose rows are timed; what it keeps is dropped by the watermark.
 
     When keys are due follows from their entries, and is found anew after a restore.
@@ -152,16 +153,16 @@ class TimedJoin(ByKey):
             value = TaskState(lambda: self.reached, self._put_reached)
             self.state = TableAndValue(kept, value, self.index)
 
+    @abstractmethod
     def index(self) -> None:
         """Find out when keys that were restored are due."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settle(self, keys: list[Any], time: int) -> Rows:
         """Return what follows for keys that are due, and drop what has to go.
 
         Event time has come to `time`.
         """
-        raise NotImplementedError
 
     def advance(self, time: int) -> Iterator[Rows]:
         """Yield what follows for keys that are due."""

@@ -8,11 +8,12 @@ made of it, and at the end gives the result.  When it does which is decided else
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.iteration import Iteration, IterationKind
 from millstream.state.batches import joined
 from millstream.state.kept_batches import KeptBatches
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from millstream.state.table import Table
 
 __all__ = [
-    "Look",
     "ReturningRound",
     "Round",
     "RoundPart",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _BATCH_ROWS = 1024
-_QUIET_LOOKS = 2
+_value_of = itemgetter(1)
 
 RoundPart = tuple[int, Any]
 """How many rows a head has for the next round, and what they were reduced to."""
@@ -84,8 +84,11 @@ class ReturningRound(Round):
 class _Iterated(ReturningRound):
     """The rows that the body made are what the next round begins with."""
 
-    def __init__(self, iteration: Iteration, memory_bytes: int) -> None:
+    def __init__(
+        self, iteration: Iteration, memory_bytes: int, *, has_times: bool
+    ) -> None:
         self._reduce = iteration.reduce
+        self._has_times = has_times
         self._makes_frames = iteration.makes_frames
         self.state = self._rows = KeptBatches(memory_bytes)
         self._count = 0
@@ -114,8 +117,9 @@ class _Iterated(ReturningRound):
     def _of_batch(self, batch: Any) -> Any:
         assert self._reduce is not None
         if not self._makes_frames:
-            return reduce(self._reduce, batch)
-        made = self._reduce(batch)
+            values = map(_value_of, batch) if self._has_times else batch
+            return reduce(self._reduce, values)
+        made = self._reduce(batch.drop(HIDDEN) if self._has_times else batch)
         if not isinstance(made, type(batch)):
             msg = (
                 "reduce must return a data frame, such as rows.select(pl.col('x').max()),"
@@ -224,12 +228,14 @@ class _Improved(ReturningRound):
         self._table.clear()
 
 
-def round_of(iteration: Iteration, context: TaskContext) -> Round:
-    """Return what a head holds."""
+def round_of(
+    iteration: Iteration, context: TaskContext, *, has_times: bool = False
+) -> Round:
+    """Return what a head holds; `has_times` says whether its rows do."""
     memory_bytes = context.config.loop_memory_bytes
     match iteration.kind:
         case IterationKind.ITERATE:
-            return _Iterated(iteration, memory_bytes)
+            return _Iterated(iteration, memory_bytes, has_times=has_times)
         case IterationKind.CYCLE:
             return _Cycled(iteration, context.task_index, context.config)
         case _ if iteration.makes_frames:
@@ -253,34 +259,7 @@ def judge_of(iteration: Iteration) -> Any:
     """Return what decides after a round; see `millstream.protocol.rounds.Decider`."""
     if iteration.kind is IterationKind.CYCLE:
         return _CycleJudge(iteration)
-    if iteration.kind is IterationKind.FREE:
-        return _quiet_looks
     return _Judge(iteration)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How a free loop is looked at next.
-
-    Attributes
-    ----------
-    quiet
-        Looks before it, in a row, that found nothing.
-    asks_last_words
-        Whether its operators say what they would say at its end.
-    """
-
-    quiet: int = 0
-    asks_last_words: bool = False
-
-
-def _quiet_looks(before: Look | None, parts: list[RoundPart]) -> tuple[Look, bool]:
-    """Return the next look, and whether none is needed any more."""
-    before = before or Look()
-    if any(count for count, _ in parts):
-        return Look(), False
-    quiet = before.quiet + 1
-    return Look(quiet, quiet >= _QUIET_LOOKS), before.asks_last_words
 
 
 class _Judge:

@@ -6,7 +6,7 @@ the windows are in event time.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from millstream.state.table_and_value import TableAndValue
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from millstream.operators.base import Rows
     from millstream.plan.nodes import Node
@@ -62,7 +62,7 @@ class WindowedByKey(ByKey):
             self.table.delete_all()
 
 
-class WindowedInTime(WindowedByKey):
+class WindowedInTime(WindowedByKey, ABC):
     """Windows that are over when time has come to their end, and keys in that order.
 
     Parameters
@@ -99,17 +99,6 @@ class WindowedInTime(WindowedByKey):
     def set_tick(self) -> None:
         """Ask to be called by the clock, where that is what counts."""
 
-    def keep(self, rows: Rows) -> Callable[[], None]:
-        undo_entries = super().keep(rows)
-        late = (len(self.late), self.late_count)
-
-        def undo() -> None:
-            undo_entries()
-            del self.late[late[0] :]
-            self.late_count = late[1]
-
-        return undo
-
     def be_late(self, key: Any, item: Any) -> None:
         """Put a row where late ones go."""
         self.late.append(LateRow(key, item[1], int(item[0])))
@@ -133,7 +122,11 @@ class WindowedInTime(WindowedByKey):
 class ByTheClock(WindowedInTime):
     """Windows of processing time: a row has the time at which it comes."""
 
-    clock: Clock
+    def __init__(
+        self, nodes: tuple[Node, ...], table: Table | None, clock: Clock
+    ) -> None:
+        super().__init__(nodes, table)
+        self.clock = clock
 
     def now(self) -> int:
         """Return the time of rows that come now; it never goes back."""

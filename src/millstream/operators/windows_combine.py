@@ -10,8 +10,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.base import Operator
-from millstream.plan.frame_windows import Panes
-from millstream.plan.windows import CombineWindows, TimeWindows
+from millstream.plan.windows import CombineWindows, Panes, TimeWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,7 +6,7 @@ number of elements matters, a key has nothing but that number.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.operators.windows_base import WindowedByKey
 from millstream.operators.windows_content import Accumulators, content_of
 from millstream.operators.windows_panes import FEW_PANES, Slides, stored_in
-from millstream.plan.frame_windows import Panes
-from millstream.plan.windows import CountWindows, Window, Windowed
+from millstream.plan.windows import CountWindows, Panes, Window, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +29,7 @@ _key = itemgetter(0)
 _SEEN, _DUE_AT, _PANES = range(3)
 
 
-class _ByCount(WindowedByKey):
+class _ByCount(WindowedByKey, ABC):
     """What all count windows have in common: the end of the input."""
 
     def __init__(self, nodes: tuple[Node, ...], table: Table | None) -> None:

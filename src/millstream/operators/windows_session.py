@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from millstream.operators.base import Rows
     from millstream.plan.nodes import Node
-    from millstream.ports import Clock
     from millstream.state.table import Table
 
     Session = list[Any]
@@ -36,9 +35,7 @@ _BATCH_ROWS = 1024
 
 
 class _Sessions(WindowedInTime):
-    def __init__(
-        self, nodes: tuple[Node, ...], table: Table | None, *, is_timed: bool
-    ) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
         super().__init__(nodes, table)
         window = self.spec.window
         assert isinstance(window, SessionWindows)
@@ -46,7 +43,7 @@ class _Sessions(WindowedInTime):
         self._lateness = self.spec.lateness_ms
         self._content = content_of(
             self.spec,
-            is_timed=is_timed,
+            is_timed=window.time == "event",
             is_merging=True,
             is_kept=self._lateness > 0,
         )
@@ -132,9 +129,6 @@ class _Sessions(WindowedInTime):
 class EventTimeSessions(_Sessions):
     """Sessions by the timestamps of rows."""
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
-        super().__init__(nodes, table, is_timed=True)
-
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         entries, gap, reached = self.touched(rows), self._gap, self.reached
         changed: dict[Any, None] = {}
@@ -169,12 +163,6 @@ class EventTimeSessions(_Sessions):
 
 class ProcessingTimeSessions(ByTheClock, _Sessions):
     """Sessions by the wall clock when rows come."""
-
-    def __init__(
-        self, nodes: tuple[Node, ...], table: Table | None, clock: Clock
-    ) -> None:
-        self.clock = clock
-        super().__init__(nodes, table, is_timed=False)
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         now = self.now()

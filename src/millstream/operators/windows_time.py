@@ -14,9 +14,8 @@ from millstream.operators.windows_content import Accumulators, content_of
 from millstream.operators.windows_due import DueKeys
 from millstream.operators.windows_panes import FEW_PANES, Slides, present, stored_in
 from millstream.plan.aggregate import MISSING
-from millstream.plan.frame_windows import Panes
 from millstream.plan.time import Behind
-from millstream.plan.windows import TimeWindows, Window
+from millstream.plan.windows import Panes, TimeWindows, Window
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from millstream.operators.base import Rows
     from millstream.plan.nodes import Node
-    from millstream.ports import Clock
     from millstream.state.table import Table
 
     Stored = dict[int, Any]
@@ -61,10 +59,28 @@ def _restored(panes: Stored, behind: dict[tuple[int, int], Any]) -> _PanesAndBeh
     return made
 
 
+class _PanesTold(dict[int, Any]):
+    """The panes of a key that are left from a window by the clock.
+
+    Tasks look at their clocks at different moments, so that after a change of width the
+    keys of one may have been told further than those of another.
+
+    Attributes
+    ----------
+    told
+        The last window of the key that was told.
+    """
+
+    def __init__(self, panes: Stored, told: int) -> None:
+        super().__init__(panes)
+        self.told = told
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _PanesTold, (dict(self), self.told)
+
+
 class _TimeWindowed(WindowedInTime):
-    def __init__(
-        self, nodes: tuple[Node, ...], table: Table | None, *, is_timed: bool
-    ) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
         super().__init__(nodes, table)
         window = self.spec.window
         assert isinstance(window, TimeWindows)
@@ -79,7 +95,7 @@ class _TimeWindowed(WindowedInTime):
         has_overlaps = window.size_ms > window.slide_ms
         self._content = content_of(
             self.spec,
-            is_timed=is_timed,
+            is_timed=window.time == "event",
             is_merging=has_overlaps,
             is_kept=has_overlaps or self._lateness > 0,
         )
@@ -120,8 +136,9 @@ class _TimeWindowed(WindowedInTime):
         over = self._layout.over(self.reached)
         kept = self.entries if self.table is None else self.table
         for key, panes in kept.items():
+            told = max(over, panes.told) if type(panes) is _PanesTold else over
             for pane in panes:
-                self._open_after(over, key, pane)
+                self._open_after(told, key, pane)
             if type(panes) is _PanesAndBehind:
                 for pane, start in panes.behind:
                     self._open_after(max(over, start - 1), key, pane)
@@ -210,7 +227,7 @@ class _TimeWindowed(WindowedInTime):
             panes.behind = {p: s for p, s in panes.behind.items() if p[0] >= end}
             if not panes.behind:
                 entries[key] = panes = dict(panes)
-        if not panes and type(panes) is dict:
+        if not panes and type(panes) is not _PanesAndBehind:
             del entries[key]
             self._slides.pop(key, None)
 
@@ -248,7 +265,7 @@ class EventTimeWindowed(_TimeWindowed):
     """Windows by the timestamps of rows."""
 
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
-        super().__init__(nodes, table, is_timed=True)
+        super().__init__(nodes, table)
         content = self._content
         self._take = self._take_items
         if type(content) is Accumulators and content.is_pair:
@@ -372,12 +389,6 @@ class EventTimeWindowed(_TimeWindowed):
 class ProcessingTimeWindowed(ByTheClock, _TimeWindowed):
     """Windows by the wall clock when rows come."""
 
-    def __init__(
-        self, nodes: tuple[Node, ...], table: Table | None, clock: Clock
-    ) -> None:
-        self.clock = clock
-        super().__init__(nodes, table, is_timed=False)
-
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         now = self.now()
         pane = self._layout.of(now)
@@ -394,6 +405,14 @@ class ProcessingTimeWindowed(ByTheClock, _TimeWindowed):
             put(panes, pane, value, now)
         self.set_tick()
         return []
+
+    def _results(self, window: int, keys: list[Any]) -> Rows:
+        rows = super()._results(window, keys)
+        if self._count > self._step:
+            entries = self.entries_of(keys)
+            left = ((key, entries[key]) for key in keys if key in entries)
+            entries |= {key: _PanesTold(panes, window) for key, panes in left}
+        return rows
 
     def due_ms(self) -> int | None:
         first = self._due.first

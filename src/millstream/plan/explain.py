@@ -8,8 +8,10 @@ from millstream.plan.frame_joins import JoinFrameStreams
 from millstream.plan.frame_windows import (
     CombinePanes,
     CountFrame,
+    OrderFrame,
     SessionFrame,
     TimeWindowFrame,
+    TriggerFrame,
 )
 from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
 from millstream.plan.iteration import Decide, Iteration, IterationKind, LoopHead
@@ -194,9 +196,9 @@ def _in_time(node: Node) -> str:
             | CountFrame(window=window, is_combined=is_combined)
         ):
             return f"{window}, merge" if is_combined else f"{window}"
-        case SessionFrame(window=window):
+        case SessionFrame(window=window) | TriggerFrame(window=window):
             return f"{window}"
-        case InTimeOrder() | Process(in_time_order=True):
+        case InTimeOrder() | OrderFrame() | Process(in_time_order=True):
             return "in the order of time"
     return ""
 

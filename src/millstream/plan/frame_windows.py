@@ -1,8 +1,6 @@
-"""Time and windows on data frames: the nodes, hidden columns, and panes.
+"""Time and windows on data frames: the nodes, and the hidden columns.
 
-A frame with event time carries it in two columns that users do not see.  Windows that
-overlap share *panes*: the stretches between two places where a window begins or ends.  Of
-a slide there are at most two, however large the window is.
+A frame with event time carries it in two columns that users do not see.
 
 Nothing here imports Polars; expressions are opaque.
 """
@@ -10,7 +8,10 @@ Nothing here imports Polars; expressions are opaque.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millstream.plan.windows import Everything, Panes
 
 __all__ = [
     "BEHIND",
@@ -29,9 +30,10 @@ __all__ = [
     "CombinePanes",
     "CountFrame",
     "FrameWindowSpec",
-    "Panes",
+    "OrderFrame",
     "SessionFrame",
     "TimeWindowFrame",
+    "TriggerFrame",
 ]
 
 TIME = "__time"
@@ -69,72 +71,6 @@ WHOLE = "__whole"
 
 
 @dataclass(frozen=True, slots=True)
-class Panes:
-    """How time, or the number of a row, is cut: window `k` begins at ``k * slide``.
-
-    Examples
-    --------
-    >>> panes = Panes(size=10, slide=4)
-    >>> [panes.of(time) for time in (0, 1, 2, 3, 4, 5, 6)]
-    [0, 0, 1, 1, 2, 2, 3]
-    >>> [(panes.first_window(pane), panes.last_window(pane)) for pane in (4, 5)]
-    [(0, 2), (1, 2)]
-    """
-
-    size: int
-    slide: int
-    offset: int = 0
-
-    @property
-    def step(self) -> int:
-        """How many panes a slide has."""
-        return 2 if self.size % self.slide else 1
-
-    @property
-    def count(self) -> int:
-        """How many panes a window has."""
-        return self.size // self.slide * self.step + self.step - 1
-
-    def of(self, time: int) -> int:
-        """Return the pane of a time."""
-        slides, rest = divmod(time - self.offset, self.slide)
-        return slides if self.step == 1 else 2 * slides + (rest >= self._rest)
-
-    def start(self, window: int) -> int:
-        """Return the time at which a window begins."""
-        return self.offset + window * self.slide
-
-    def over(self, time: int) -> int:
-        """Return the last window that is over when nothing up to `time` follows."""
-        return (time + 1 - self.offset - self.size) // self.slide
-
-    def first_window(self, pane: int) -> int:
-        """Return the first window that has this pane."""
-        return -((self.count - 1 - pane) // self.step)
-
-    def last_window(self, pane: int) -> int:
-        """Return the last window that has this pane; before the first if none has."""
-        return pane // self.step
-
-    def begin(self, window: int) -> int:
-        """Return the first pane of a window."""
-        return window * self.step
-
-    def end(self, window: int) -> int:
-        """Return the pane after the last one of a window."""
-        return window * self.step + self.count
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether some panes are in no window."""
-        return self.slide > self.size
-
-    @property
-    def _rest(self) -> int:
-        return self.size % self.slide
-
-
-@dataclass(frozen=True, slots=True)
 class AssignFrameTime:
     """Give every row a timestamp, and promise how late they may be.
 
@@ -144,6 +80,9 @@ class AssignFrameTime:
         Makes milliseconds since 1970 of a row.
     kind
         The type of times that were made numbers; None if they were numbers.
+    watermark
+        Instead of `disorder_ms`: makes a promise, or null, of a row; or what
+        `millstream.plan.time.AssignTime` has, a function that makes such functions.
     """
 
     time: Any
@@ -152,11 +91,12 @@ class AssignFrameTime:
     max_ahead_ms: int | None = None
     kind: Any = None
     splits_in_order: bool = False
+    watermark: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindowFrame:
-    """A row per key and window of event time.
+    """A row per key and window of time.
 
     Attributes
     ----------
@@ -170,6 +110,8 @@ class TimeWindowFrame:
         The type of the bounds of windows; None for numbers.
     window
         What the user wrote, for people.
+    is_by_clock
+        Whether rows have the time at which they come, not their timestamps.
     is_combined
         Whether parts of panes come, not rows.
     """
@@ -180,6 +122,7 @@ class TimeWindowFrame:
     lateness_ms: int = 0
     kind: Any = None
     window: Any = None
+    is_by_clock: bool = False
     is_combined: bool = False
 
 
@@ -200,6 +143,7 @@ class SessionFrame:
     lateness_ms: int = 0
     kind: Any = None
     window: Any = None
+    is_by_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +166,47 @@ class CountFrame:
     is_combined: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class TriggerFrame:
+    """A row per key whenever the trigger of the user wants one.
+
+    Attributes
+    ----------
+    columns
+        Those of the rows that the trigger gets, as users see them.
+    is_timed
+        Whether the trigger is called by timestamps, in the order of which rows come.
+    has_keys
+        Whether users know of keys; if not, all rows have the same.
+    """
+
+    aggregation: Any
+    window: Everything
+    columns: tuple[str, ...]
+    is_timed: bool = False
+    has_keys: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OrderFrame:
+    """The rows of every key in the order of their timestamps, when their time has come.
+
+    Attributes
+    ----------
+    columns
+        Those of late rows, as users see them.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
 FrameWindowSpec = (
-    AssignFrameTime | TimeWindowFrame | CombinePanes | SessionFrame | CountFrame
+    AssignFrameTime
+    | TimeWindowFrame
+    | CombinePanes
+    | SessionFrame
+    | CountFrame
+    | TriggerFrame
+    | OrderFrame
 )

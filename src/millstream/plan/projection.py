@@ -23,8 +23,10 @@ from millstream.plan.frame_windows import (
     CombinePanes,
     CountFrame,
     FrameWindowSpec,
+    OrderFrame,
     SessionFrame,
     TimeWindowFrame,
+    TriggerFrame,
 )
 from millstream.plan.grouping import Columns
 from millstream.plan.nodes import Limit, Node, Read, Regroup
@@ -143,22 +145,29 @@ class _Projection:
         """Return what is aggregated, and time; all where late rows are read."""
         spec = node.spec
         if isinstance(spec, AssignFrameTime):
-            return self._needed_by_time(node, schema, spec.time)
+            return self._needed_by_time(node, schema, spec)
+        readers = [reader.spec for reader in self._readers[node.id]]
+        is_late_read = any(isinstance(reader, LateRows) for reader in readers)
+        if is_late_read or isinstance(spec, TriggerFrame):
+            return ALL
+        if isinstance(spec, OrderFrame):
+            own = frozenset([*spec.keys, *HIDDEN])
+            return _union([own, self._needed_of(node, schema)])
         if isinstance(spec, CombinePanes):
             spec = spec.windows
         assert isinstance(spec, TimeWindowFrame | SessionFrame | CountFrame)
-        readers = [reader.spec for reader in self._readers[node.id]]
-        if any(isinstance(reader, LateRows) for reader in readers):
-            return ALL
         return _union([_aggregated(spec.aggregation), frozenset(HIDDEN)])
 
-    def _needed_by_time(self, node: Node, schema: Any, time: Any) -> Needed:
+    def _needed_by_time(self, node: Node, schema: Any, spec: AssignFrameTime) -> Needed:
         """Return what a timestamp is made of, and what is needed beside it."""
         import polars as pl  # noqa: PLC0415 - see above
 
+        exprs = [e for e in (spec.time, spec.watermark) if e is not None]
+        if not all(isinstance(expr, pl.Expr) for expr in exprs):
+            return ALL
         hidden = dict.fromkeys(HIDDEN, pl.Int64())
         needed = self._needed_of(node, type(schema)({**schema, **hidden}))
-        own = frozenset(time.meta.root_names())
+        own = frozenset(name for expr in exprs for name in expr.meta.root_names())
         return ALL if needed is None else own | needed - frozenset(HIDDEN)
 
     def _needed_by_query(self, node: Node, schema: Any) -> Needed:

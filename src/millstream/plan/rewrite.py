@@ -77,7 +77,7 @@ class _Rewriter:
             case Windowed() if self._can_combine_windows(node, node.spec):
                 self._narrow(node, CombineWindows(node.spec))
                 self._mark_combined()
-            case TimeWindowFrame() if self._can_combine_panes(node):
+            case TimeWindowFrame(is_by_clock=False) if self._can_combine_panes(node):
                 self._combine_by_key(node, CombinePanes(node.spec))
             case AggregateAll(aggregate) if self._can_combine(aggregate):
                 self._narrow(node, CombineAll(aggregate))

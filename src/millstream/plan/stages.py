@@ -255,6 +255,8 @@ class _Builder:
     def _connect(self, above: Node, node: Node, stage: int, port: int) -> None:
         source = self._stage_of[above.id]
         is_control = port == Port.DECISIONS or _outlet(above, node) == Outlet.DECIDER
+        is_back = above.id in node.back
+        has_no_time = is_control or is_back or isinstance(node.spec, LateRows)
         edge = Edge(
             id=len(self.edges),
             source=source,
@@ -263,10 +265,10 @@ class _Builder:
             grouping=above.regroups or self._grouping(source, stage),
             buffer=_AT_ONCE if is_control else self._policy(source),
             outlet=_outlet(above, node),
-            is_back=above.id in node.back,
+            is_back=is_back,
             carries_rounds=self._carries_rounds(above, node) and not is_control,
             leaves=self._left_loop(above, node),
-            carries_time=above.makes_times and not isinstance(node.spec, LateRows),
+            carries_time=above.makes_times and not has_no_time,
         )
         self.edges.append(edge)
 

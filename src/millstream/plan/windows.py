@@ -1,7 +1,10 @@
 """Windows: which rows belong together, and the node that computes something of them.
 
-Users make windows with the functions of `millstream.windows`.  Nothing here knows how
-rows are kept until a window is complete.
+Users make windows with the functions of `millstream.windows`.  Windows that overlap share
+*panes*: the stretches between two places where a window begins or ends.  Of a slide there
+are at most two, however large the window is.
+
+Nothing here knows how rows are kept until a window is complete.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ __all__ = [
     "CombineWindows",
     "CountWindows",
     "Everything",
+    "Panes",
     "SessionWindows",
     "Time",
     "TimeWindows",
@@ -115,6 +119,72 @@ class Everything:
 
 
 AnyWindow = CountWindows | TimeWindows | SessionWindows | Everything
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """How time, or the number of a row, is cut: window `k` begins at ``k * slide``.
+
+    Examples
+    --------
+    >>> panes = Panes(size=10, slide=4)
+    >>> [panes.of(time) for time in (0, 1, 2, 3, 4, 5, 6)]
+    [0, 0, 1, 1, 2, 2, 3]
+    >>> [(panes.first_window(pane), panes.last_window(pane)) for pane in (4, 5)]
+    [(0, 2), (1, 2)]
+    """
+
+    size: int
+    slide: int
+    offset: int = 0
+
+    @property
+    def step(self) -> int:
+        """How many panes a slide has."""
+        return 2 if self.size % self.slide else 1
+
+    @property
+    def count(self) -> int:
+        """How many panes a window has."""
+        return self.size // self.slide * self.step + self.step - 1
+
+    def of(self, time: int) -> int:
+        """Return the pane of a time."""
+        slides, rest = divmod(time - self.offset, self.slide)
+        return slides if self.step == 1 else 2 * slides + (rest >= self._rest)
+
+    def start(self, window: int) -> int:
+        """Return the time at which a window begins."""
+        return self.offset + window * self.slide
+
+    def over(self, time: int) -> int:
+        """Return the last window that is over when nothing up to `time` follows."""
+        return (time + 1 - self.offset - self.size) // self.slide
+
+    def first_window(self, pane: int) -> int:
+        """Return the first window that has this pane."""
+        return -((self.count - 1 - pane) // self.step)
+
+    def last_window(self, pane: int) -> int:
+        """Return the last window that has this pane; before the first if none has."""
+        return pane // self.step
+
+    def begin(self, window: int) -> int:
+        """Return the first pane of a window."""
+        return window * self.step
+
+    def end(self, window: int) -> int:
+        """Return the pane after the last one of a window."""
+        return window * self.step + self.count
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some panes are in no window."""
+        return self.slide > self.size
+
+    @property
+    def _rest(self) -> int:
+        return self.size % self.slide
 
 
 class Action(Flag):

@@ -21,12 +21,8 @@ before is gone: operators of the body need no numbers on rows to know theirs.
 Of an iteration inside another one, `input ended` is the end of the outer round.  It is told
 `over` once per outer round, and collects again.  Decisions are numbered through all of them.
 
-A *free loop* has no rounds; what goes round does so at its own pace.  Here a round is a
-look: heads that have no input left send a mark round, behind everything that they sent, and
-say how many rows came back before it did.  When that was none twice in a row, nothing is left
-in the loop but what its operators would say at its end.  They say it in one more look; if
-still nothing came back, the loop is over.  Cuts may come at any time, so that epochs are
-passed on at once.
+A *free loop* has no rounds.  Its heads obey decisions all the same: to look at what goes
+round, and that it is over (`millstream.protocol.looks`).
 
 Unread loops
 ------------
@@ -158,12 +154,15 @@ class Head:
         Whether what the body makes comes back to the head; else the decider gets it.
     is_nested
         Whether the input goes on after a result.
+    is_free
+        Whether it collects nothing, and the input goes on whatever is decided.
     begun
         Number of the last decision that an iteration was over; what is held is younger.
     """
 
     does_return: bool
     is_nested: bool = False
+    is_free: bool = False
     phase: HeadPhase = HeadPhase.COLLECTING
     decided: int = 0
     begun: int = 0
@@ -171,9 +170,10 @@ class Head:
     def end_input(self) -> bool:
         """Note that all input of the iteration has come."""
         if self.phase is not HeadPhase.COLLECTING:
-            # After a recovery the input ends a second time.
+            # A look is under way, or after a recovery the input ends a second time.
             return False
-        self.phase = HeadPhase.WAITING
+        if not self.is_free:
+            self.phase = HeadPhase.WAITING
         return True
 
     def decide(self, decision: Decision) -> bool:
@@ -201,7 +201,7 @@ class Head:
             msg = "a round came back before it was given to the body"
             raise RemoteProtocolError(msg)
         self._expect(HeadPhase.RETURNING)
-        self.phase = HeadPhase.WAITING
+        self.phase = HeadPhase.COLLECTING if self.is_free else HeadPhase.WAITING
         return True
 
     def given(self) -> None:
@@ -239,7 +239,6 @@ class Decider:
     rounds_max: int | None
     initial: Any
     judge: Callable[[Any, Any], tuple[Any, bool]]
-    is_free: bool = False
     #: Of the iteration that is under way; 0 while heads collect.
     round: int = 0
     value: Any = None
@@ -255,7 +254,7 @@ class Decider:
 
     def announce(self, barrier: Barrier) -> list[Any]:
         """Pass an epoch on, now or in front of the next decision; a newer one wins."""
-        if self.round == 0 or self.is_free:
+        if self.round == 0:
             return [EpochPassedOn(barrier)]
         self._barrier = barrier
         return []
@@ -281,8 +280,7 @@ class Decider:
     def note_unread(self, unread: HeadUnread) -> list[Any]:
         """Take note of a head without readers; stop the input if it is the last."""
         self._unread.add(unread.head)
-        may_tell = self.round == 0 or self.is_free
-        return [LoopUnread()] if self.is_unread and may_tell else []
+        return [LoopUnread()] if self.is_unread and self.round == 0 else []
 
     def end_round(self, results: Any) -> list[Any]:
         """Judge a round."""

@@ -150,7 +150,9 @@ class _Assembler:
         if isinstance(first.spec, LoopHead) and not first.spec.iteration.has_rounds:
             return FreeHeadIntake(first, index, ends, self._exits(first, index))
         if isinstance(first.spec, LoopHead):
-            held = round_of(first.spec.iteration, self._context(stage, index))
+            context = self._context(stage, index)
+            iteration = first.spec.iteration
+            held = round_of(iteration, context, has_times=first.takes_times)
             is_nested = any(
                 c.port == Port.INPUT and c.channel.id in carrying for c in ends
             )

@@ -4,28 +4,32 @@ Rows of the input and rows that came round leave in the order in which they came
 rows that were under way in the loop are logged (abs-snapshots.md, Algorithm 2) and stored
 with the snapshot; after a recovery they come round once more, before anything else.
 
-When the loop ends is decided in `millstream.protocol.rounds`.  That needs no storing: after a
-recovery the input ends again, and looking begins anew.
+When the loop ends, and how far time has come in it, is decided in `millstream.protocol.looks`.
+That needs no storing: after a recovery the input ends again, and looking begins anew.
 """
 
 from __future__ import annotations
 
 import pickle
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from millstream.plan.frame_windows import TIME
 from millstream.plan.iteration import LoopHead, Outlet, Port, place_state
-from millstream.protocol.align import Phase
+from millstream.protocol.align import BatchArrived, Phase
 from millstream.protocol.barrier import RoundEnd
+from millstream.protocol.looks import LookingHead
 from millstream.protocol.rounds import HeadPhase
+from millstream.protocol.watermark import BEGINNING, Watermark
 from millstream.runtime.loop_intake import LoopIntake
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from millstream.operators.rounds import Look, RoundPart
     from millstream.plan.nodes import Node
     from millstream.protocol.ids import Epoch
+    from millstream.protocol.looks import Look
     from millstream.protocol.rounds import Decision
     from millstream.runtime.channels import InputChannel, Mark, OutputChannel
     from millstream.state.base import ShardRange, State
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["FreeHeadIntake"]
 
 _ANEW = b"\x01"
+_first = itemgetter(0)
 
 
 class FreeHeadIntake(LoopIntake):
@@ -47,11 +52,12 @@ class FreeHeadIntake(LoopIntake):
         channels: list[InputChannel],
         exits: list[OutputChannel] | None = None,
     ) -> None:
-        super().__init__(index, channels, exits)
+        super().__init__(index, channels, exits, is_free=True)
         assert isinstance(node.spec, LoopHead)
         self._node = node
         self._hops_max = node.spec.iteration.hops_max
-        self._rows_returned = 0
+        self._least_of = _least_of(node)
+        self._looking = LookingHead()
         self._in_flight = InFlight()
 
     def states(self) -> dict[str, State]:
@@ -110,6 +116,10 @@ class FreeHeadIntake(LoopIntake):
             self._delivered.popleft()
             self._messages.extend(rows)
             return None
+        if isinstance(rows, Watermark | RoundEnd):
+            self._delivered.popleft()
+            self._pass_mark(channel, rows)
+            return None
         if self._is_unread:
             self._delivered.popleft()
             return None
@@ -123,8 +133,29 @@ class FreeHeadIntake(LoopIntake):
         self._delivered.popleft()
         self._current = channel
         if channel.port == Port.RETURNED:
-            self._rows_returned += len(rows)
+            self._looking.come_back(len(rows), self._least_of(rows))
         return rows, 0
+
+    def _pass_mark(self, channel: InputChannel, mark: Watermark | RoundEnd) -> None:
+        """Take note of a mark, now that all rows in front of it were passed on."""
+        if isinstance(mark, Watermark):
+            before = self._time.promise
+            self._time.note(channel.channel.id, mark)
+            if self._time.promise != before:
+                self._tell_news()
+            return
+        self._rounds_ended.add(channel.channel.id)
+        if self._returned <= self._rounds_ended:
+            self._rounds_ended.clear()
+            self._head.returned()
+            self._looking.end()
+            self._tell_news()
+
+    def _end(self, channel: InputChannel) -> None:
+        before = self._time.promise
+        super()._end(channel)
+        if self._open_inputs and self._time.promise != before:
+            self._tell_news()
 
     def _check_hops(self, hops: int) -> None:
         assert self._hops_max is not None
@@ -136,36 +167,47 @@ class FreeHeadIntake(LoopIntake):
             raise RuntimeError(msg)
 
     def _carry_out(self, decision: Decision) -> None:
-        look: Look | None = decision.value
-        self.are_words_due = look is not None and look.asks_last_words
+        look: Look = decision.value
+        self.are_words_due = look.asks_last_words
         if decision.is_over:
-            self.are_words_due = False
             self._head.given()
-        else:
-            self._head.replayed()
-            self.outlet = Outlet.BODY
-            self.is_mark_due = True
+            return
+        self._head.replayed()
+        self.outlet = Outlet.BODY
+        self.is_mark_due = True
+        self._looking.begin(self._promise())
+        if look.promise != self._told:
+            self.watermark_due = self._told = look.promise
 
     def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
-        if not isinstance(element, RoundEnd):
+        if isinstance(element, Watermark):
+            self._delivered.append((element, channel, channel.hops))
+        elif isinstance(element, RoundEnd):
+            # Rows in front of it may have to wait for a cut.
+            mark = BatchArrived(channel.channel.id, (element, channel.hops))
+            self._obey(self._aligner.handle(mark))
+        else:
             super()._note(channel, element)
-            return
-        self._rounds_ended.add(channel.channel.id)
-        if self._returned <= self._rounds_ended:
-            self._rounds_ended.clear()
-            self._head.returned()
-            part: RoundPart = (self._rows_returned, [])
-            self._rows_returned = 0
-            self._tell_ready(part)
+
+    def _end_input(self) -> None:
+        self._tell_news()
+
+    def _tell_news(self) -> None:
+        """Tell the decider what is known now, unless a look is under way."""
+        if self._head.phase is HeadPhase.COLLECTING:
+            self._tell_ready(self._looking.part(self._promise()))
+
+    def _promise(self) -> Watermark | None:
+        """Return what the input has promised; None if it is over."""
+        return self._time.promise if self._open_inputs else None
 
     def position(self, row_index: int | None, row_count: int) -> str:  # noqa: ARG002 - as channels
         """Say which records are meant."""
-        count = len(self._delivered[0][0]) if self._delivered else 0
-        return f"in a batch of {count} records that came round"
+        return "in records that came round"
 
-    def _keep_log(self, logged: list[tuple[int, Rows, int]]) -> None:
-        rows = [(batch, hops) for port, batch, hops in logged if port == Port.RETURNED]
-        self._in_flight.fill(rows)
+    def _keep_log(self, logged: list[tuple[int, Any, int]]) -> None:
+        returned = [(b, hops) for port, b, hops in logged if port == Port.RETURNED]
+        self._in_flight.fill([b for b in returned if not isinstance(b[0], RoundEnd)])
 
     def _deliver_restored(self) -> None:
         """Let what was under way come round before anything else."""
@@ -174,6 +216,15 @@ class FreeHeadIntake(LoopIntake):
         for rows, hops in restored:
             assert channel is not None
             self._delivered.append((rows, channel, hops))
+
+
+def _least_of(node: Node) -> Callable[[Any], int]:
+    """Return what finds the least timestamp of a batch that comes back to a head."""
+    if not node.takes_times:
+        return lambda _rows: BEGINNING
+    if node.makes_frames:
+        return lambda frame: int(frame[TIME].min())
+    return lambda rows: int(min(map(_first, rows)))
 
 
 class InFlight:

@@ -14,6 +14,7 @@ from millstream.operators.rounds import ReturningRound
 from millstream.plan.iteration import Outlet, Port, place_state
 from millstream.protocol.barrier import RoundEnd
 from millstream.protocol.rounds import HeadPhase
+from millstream.protocol.watermark import Watermark
 from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.loop_intake import LoopIntake
 from millstream.state.task_state import TaskState
@@ -139,6 +140,9 @@ class HeadIntake(LoopIntake):
         self._giving = give(decision)
 
     def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
+        if isinstance(element, Watermark):
+            # All is there before a round begins, and time is over when the round is.
+            return
         if not isinstance(element, RoundEnd):
             super()._note(channel, element)
             return

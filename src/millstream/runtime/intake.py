@@ -91,8 +91,9 @@ class ChannelIntake:
         self._ready: deque[InputChannel] = deque()
         #: Wake-ups of blocked channels, in order.
         self._parked: list[InputChannel] = []
-        #: Batches that may be given to the operators, before any others.
-        self._delivered: deque[tuple[Rows, InputChannel, int]] = deque()
+        #: Batches that may be given to the operators, before any others; at heads of
+        #: free loops also watermarks.
+        self._delivered: deque[tuple[Any, InputChannel, int]] = deque()
         #: How far event time has come, where that has not been told.
         self.watermark_due: Watermark | None = None
         self._begin_time()
@@ -146,8 +147,9 @@ class ChannelIntake:
         return [_origin(c) for c in self.channels if not c.is_ended or len(c)]
 
     def begin_round(self) -> None:
-        """Take the rows of the next round."""
-        self._begin_time()
+        """Take the rows of the next round, or of the time until the next look."""
+        if self.has_rounds:
+            self._begin_time()
         self._rounds_ended.clear()
         self._rounds_done += 1
         self.are_words_due = False
@@ -259,7 +261,7 @@ class ChannelIntake:
             self._obey(self._aligner.handle(ChannelEnded(channel)))
         self._back = frozenset()
 
-    def _keep_log(self, logged: list[tuple[int, Rows, int]]) -> None:
+    def _keep_log(self, logged: list[tuple[int, Any, int]]) -> None:
         """Take what was in flight in a loop: port, rows, hops; elsewhere nothing is."""
         assert not logged
 

@@ -48,6 +48,7 @@ class LoopIntake(ChannelIntake, ABC):
         exits: list[OutputChannel] | None,
         *,
         is_nested: bool = False,
+        is_free: bool = False,
     ) -> None:
         back = {c.channel.id for c in channels if c.channel.edge.is_back}
         super().__init__(channels, back=frozenset(back))
@@ -55,7 +56,7 @@ class LoopIntake(ChannelIntake, ABC):
         self._exits = exits
         self._open_inputs = self._of_port(Port.INPUT)
         self._returned = self._of_port(Port.RETURNED)
-        self._head = Head(does_return=bool(self._returned), is_nested=is_nested)
+        self._head = Head(bool(self._returned), is_nested, is_free)
         self._outbox: deque[HeadReady | HeadUnread] = deque()
         self._messages: deque[Any] = deque()
         self._is_unread = False
@@ -82,6 +83,7 @@ class LoopIntake(ChannelIntake, ABC):
     def _is_interrupted(self) -> bool:
         """Whether something must be done before the next batch, or there is none."""
         is_due = self.is_mark_due or self.is_sealed or self.hops_due is not None
+        is_due |= self.watermark_due is not None
         return is_due or bool(self.barrier) or self._head.phase is HeadPhase.OVER
 
     def _hear(self, message: Any) -> None:

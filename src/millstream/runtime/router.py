@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, assert_never
 
 from millstream.plan.grouping import (
@@ -81,7 +82,7 @@ class _InTurn(Router):
         self._next = (self._next + len(rows)) % count
 
 
-class _ByOwner(Router):
+class _ByOwner(Router, ABC):
     """Sends a row to the channel that a lookup names."""
 
     is_guarded = True
@@ -94,8 +95,9 @@ class _ByOwner(Router):
         self._deal(rows, parts)
         return parts
 
+    @abstractmethod
     def _deal(self, rows: Rows, parts: list[Rows]) -> None:
-        raise NotImplementedError
+        """Add every row to the part of its channel."""
 
 
 class _ByKey(_ByOwner):

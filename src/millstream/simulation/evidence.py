@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from millstream.protocol.align import Cut, DeliverBatch, Seal
+from millstream.protocol.barrier import RoundEnd
 from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.task import TaskPhase
 from millstream.state.manifest import decoded_manifest
@@ -206,16 +207,21 @@ def _count_loops(intake: ChannelIntake) -> dict[int, dict[ChannelId, int]]:
         for command in commands:
             match command:
                 case DeliverBatch(channel, (rows, _)):
-                    delivered[channel] += len(rows)
+                    delivered[channel] += _count(rows)
                 case Cut(barrier):
                     by_epoch[barrier.epoch] = dict(delivered)
                 case Seal(epoch, logged):
                     for channel, (rows, _) in logged:
-                        by_epoch[epoch][channel] += len(rows)
+                        by_epoch[epoch][channel] += _count(rows)
         return commands
 
     aligner.handle = counting  # type: ignore[method-assign]  # of this one
     return by_epoch
+
+
+def _count(batch: Any) -> int:
+    """Return how many rows came on a back channel; a look brings none."""
+    return 0 if isinstance(batch, RoundEnd) else len(batch)
 
 
 def _writers(inputs: list[InputChannel]) -> dict[ChannelId, _TaskId]:

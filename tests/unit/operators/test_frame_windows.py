@@ -14,7 +14,8 @@ import millstream as ms
 from millstream import windows
 from millstream.operators.frame_panes import RUNS_MAX, PaneRuns
 from millstream.operators.frame_time import FrameTimeAssigned
-from millstream.plan.frame_windows import BEHIND, TIME, AssignFrameTime, Panes
+from millstream.plan.frame_windows import BEHIND, TIME, AssignFrameTime
+from millstream.plan.windows import Panes
 from millstream.testing import ManualClock, simulate
 
 if TYPE_CHECKING:
@@ -213,9 +214,21 @@ MISTAKES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "text is no time": (lambda f: f.event_time("key"), "Int64, in milliseconds"),
     "no such column": (lambda f: f.event_time("when"), "when"),
     "no event time": (lambda f: f.window(windows.tumbling(1)), "call .event_time"),
-    "by the clock": (
-        lambda f: f.event_time("at").window(windows.tumbling(1, time="processing")),
-        "call .to_rows",
+    "by the clock nobody is late": (
+        lambda f: f.window(windows.tumbling(1, time="processing"), allowed_lateness=1),
+        "leave out allowed_lateness",
+    ),
+    "two ways to say who is late": (
+        lambda f: f.event_time("at", disorder=5, watermark="x"),
+        "give one of them",
+    ),
+    "a watermark that is no time": (
+        lambda f: f.event_time("at", watermark="text"),
+        "Int64, in milliseconds",
+    ),
+    "no late rows by the clock": (
+        lambda f: f.window(windows.session(5, time="processing")).agg(pl.len()).late(),
+        "only windows of event time",
     ),
     "no window": (lambda f: f.window(10), "windows.count"),
     "count is never late": (
@@ -224,7 +237,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "count has no late rows": (
         lambda f: f.window(windows.count(2)).agg(pl.len()).late(),
-        "no late rows",
+        "only windows of event time",
     ),
     "a name that bounds have": (
         lambda f: (

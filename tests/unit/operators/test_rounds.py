@@ -9,7 +9,7 @@ import pytest
 
 from millstream.config import Config
 from millstream.operators.build import TaskContext
-from millstream.operators.rounds import Look, judge_of, round_of
+from millstream.operators.rounds import round_of
 from millstream.plan.iteration import Iteration, IterationKind
 from millstream.protocol.ids import Epoch
 from millstream.protocol.rounds import Decision
@@ -55,18 +55,3 @@ def test_solutions_of_iterations_that_are_over_do_not_come_back(kind: str) -> No
 
     assert keys(kind, list(restored.begin(Decision(6, is_over=False)))) == ["after"]
     assert keys(kind, list(restored.result(Decision(7, is_over=True)))) == ["after"]
-
-
-def test_a_free_loop_is_over_when_last_words_sent_nothing_round() -> None:
-    """They are asked for when two looks in a row found nothing, and again after rows."""
-    judge = judge_of(Iteration(IterationKind.FREE))
-    found = [3, 0, 0, 1, 0, 0, 0]
-    looks: list[tuple[Look | None, bool]] = [(None, False)]
-
-    for rows in found:
-        looks.append(judge(looks[-1][0], [(rows, []), (0, [])]))
-
-    assert [look is not None and look.asks_last_words for look, _ in looks] == [
-        False, False, False, True, False, False, True, True
-    ]  # fmt: skip
-    assert [is_over for _, is_over in looks] == [False] * 7 + [True]

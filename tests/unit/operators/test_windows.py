@@ -306,6 +306,30 @@ def test_processing_time_windows_ask_for_a_call_after_they_were_restored() -> No
     assert restored.tick_at_ms is None
 
 
+def test_windows_by_the_clock_are_told_once_when_tasks_become_one() -> None:
+    """One task has told a window before the cut that another has not; they become one."""
+    clock = ManualClock()
+    spec = Windowed(TimeWindows(100, 50, 0, "processing"), COUNT)
+    tasks = [in_processing_time(spec, clock, MEMORY) for _ in range(2)]
+    for key, task in zip(("quick", "slow"), tasks, strict=True):
+        task.process([(key, 1)], 0)
+    clock.advance("60ms")
+    assert said(tasks[0].tick(clock.wall_ms())) == [("quick", 1)]
+    segments: list[Any] = []
+    for index, task in enumerate(tasks):
+        assert task.state is not None
+        segments += task.state.capture(Epoch(1), Epoch(0)).segments("window", index)
+
+    restored = in_processing_time(spec, clock, MEMORY)
+    assert restored.state is not None
+    restored.state.restore(segments, (0, SHARDS))
+
+    assert said(restored.tick(clock.wall_ms())) == [("slow", 1)]
+    clock.advance("60ms")
+    assert sorted(said(restored.tick(clock.wall_ms()))) == [("quick", 1), ("slow", 1)]
+    assert said(restored.finish()) == []
+
+
 def test_processing_time_session_ends_when_nothing_has_come_for_the_gap() -> None:
     """By the clock."""
     clock = ManualClock()
@@ -419,16 +443,15 @@ def test_failing_function_names_its_row() -> None:
 
 
 def test_batch_that_failed_leaves_nothing_behind() -> None:
-    """Neither rows, nor late ones, nor windows that wait for them."""
+    """Neither rows, nor windows that wait for them."""
     operator = window_operator_of(Windowed(tumbling(), SUM), MEMORY)
     said(operator.advance(20))
-    rows = [("k", (3, 1)), ("k", (21, 1)), ("j", (35, "x")), ("j", (36, 2))]
+    rows = [("k", (21, 1)), ("j", (35, "x")), ("j", (36, 2))]
     undo = operator.keep(rows)
     with pytest.raises(TypeError):
         operator.process(rows, 0)
     undo()
 
-    assert (operator.late, operator.late_count) == ([], 0)
     assert said(operator.finish()) == []
 
 

@@ -1,0 +1,142 @@
+"""Windows of processing time on data frames: rows have the time at which they come.
+
+All rows of a batch come at the same time.  Time never goes back, not even where the clock
+does, so that no row is ever late.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from millstream.operators.frame_sessions import SessionsOfFrame
+from millstream.operators.frame_windows import TimeWindowed
+from millstream.plan.frame_windows import END, PANE, WINDOW
+from millstream.protocol.watermark import END_OF_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from millstream.plan.nodes import Node
+    from millstream.ports import Clock
+    from millstream.state.frame_log import Told
+    from millstream.state.kernels import loading
+    from millstream.state.settings import StateSettings
+
+__all__ = ["SessionsByClock", "TimeWindowedByClock"]
+
+
+class TimeWindowedByClock(TimeWindowed):
+    """A row per key and window, when the clock has come to its end."""
+
+    def __init__(
+        self,
+        nodes: tuple[Node, ...],
+        settings: StateSettings | None,
+        clock: Clock,
+        *,
+        engine: loading.Engine = "auto",
+    ) -> None:
+        self._clock = clock
+        super().__init__(nodes, settings, engine=engine)
+
+    def begin(self) -> None:
+        super().begin()
+        self.tick_at_ms = None
+
+    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+        panes = self.spec.panes
+        pane = panes.of(max(self._clock.wall_ms(), self.reached + 1))
+        if panes.first_window(pane) <= panes.last_window(pane):
+            self.runs.add_rows(rows.with_columns(pl.lit(pane, pl.Int64).alias(PANE)))
+            if self.tick_at_ms is None:
+                self.tick_at_ms = self._end_of_first(pane)
+        return self.flush()
+
+    def tick(self, now_ms: int) -> Iterator[Any]:
+        yield from super().advance(now_ms - 1)
+        self._set_tick()
+
+    def advance(self, time: int) -> Iterator[Any]:  # noqa: ARG002 - not our time
+        return iter(())
+
+    def finish(self) -> Iterable[Any]:
+        return super().advance(END_OF_TIME)
+
+    def retell(self, logs: Sequence[Told]) -> None:
+        super().retell(logs)
+        self._set_tick()
+
+    def _set_tick(self) -> None:
+        """Ask to be called at the end of the first window that has rows."""
+        first = self.runs.first_pane()
+        self.tick_at_ms = None if first is None else self._end_of_first(first)
+        if self.owed:
+            self.tick_at_ms = self.reached + 1
+
+    def _end_of_first(self, pane: int) -> int:
+        """Return when the first window of a pane is over that was not told."""
+        panes = self.spec.panes
+        window = max(panes.first_window(pane), self.fired + 1)
+        return panes.start(window) + panes.size
+
+
+class SessionsByClock(SessionsOfFrame):
+    """A row per key and session, when nothing has come for the gap.
+
+    Parameters
+    ----------
+    every_ms
+        Sessions are looked at this often at most, as all are looked at together.
+    """
+
+    def __init__(
+        self,
+        nodes: tuple[Node, ...],
+        settings: StateSettings | None,
+        clock: Clock,
+        every_ms: float,
+    ) -> None:
+        self._clock = clock
+        self._every_ms = ceil(every_ms)
+        #: Before this time they are not looked at again.
+        self._rest_until = 0
+        super().__init__(nodes, settings)
+
+    def begin(self) -> None:
+        super().begin()
+        self.tick_at_ms = None
+
+    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+        now = max(self._clock.wall_ms(), self.reached + 1)
+        times = {WINDOW: now, END: now + self.spec.gap_ms}
+        self.take(
+            rows.with_columns(
+                pl.lit(time, pl.Int64).alias(name) for name, time in times.items()
+            )
+        )
+        self._set_tick()
+        return []
+
+    def tick(self, now_ms: int) -> Iterator[Any]:
+        yield from super().advance(now_ms - 1)
+        self._rest_until = now_ms + self._every_ms
+        self._set_tick()
+
+    def advance(self, time: int) -> Iterator[Any]:  # noqa: ARG002 - not our time
+        return iter(())
+
+    def finish(self) -> Iterable[Any]:
+        return super().advance(END_OF_TIME)
+
+    def retell(self, logs: Sequence[Told]) -> None:
+        super().retell(logs)
+        self._set_tick()
+
+    def _set_tick(self) -> None:
+        """Ask to be called when a session may be over."""
+        until = self.quiet_until
+        is_quiet = until == END_OF_TIME
+        self.tick_at_ms = None if is_quiet else max(until + 1, self._rest_until)

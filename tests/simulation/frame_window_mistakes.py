@@ -1,0 +1,53 @@
+"""Mistakes of windows on frames: what is said again, and what comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation import frame_window_flows as flows
+from tests.simulation.mistakes import canary, wrapped
+
+from millstream.operators.frame_in_order import FrameInOrder
+from millstream.operators.frame_triggers import TriggeredFrame
+from millstream.operators.frame_windows import TimeWindowed
+from millstream.protocol.watermark import BEGINNING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.mistakes import Patch
+
+    from millstream.state.frame_log import Told
+
+
+@canary(flows.window_frames, "Windows that were over before the cut are given again.")
+def restored_windows_of_frames_know_no_time(patch: Patch) -> None:
+
+    def retell(original: Callable[..., None], self: Any, logs: list[Told]) -> None:
+        original(self, logs)
+        self.fired = self.spec.panes.over(BEGINNING)
+
+    wrapped(patch, TimeWindowed, "retell", retell)
+
+
+@canary(
+    flows.triggered_frames, "Keys without rows are not in the delta: they come back."
+)
+def keys_that_are_gone_are_not_told(patch: Patch) -> None:
+
+    def told(original: Callable[..., Told], self: Any, since: int) -> Told:
+        self._touched = {s: n for s, n in self._touched.items() if s in self._entries}
+        return original(self, since)
+
+    wrapped(patch, TriggeredFrame, "told", told)
+
+
+@canary(flows.counted_frames, "Rows that wait for their turn are not in the snapshot.")
+def rows_that_wait_are_not_stored(patch: Patch) -> None:
+
+    def advance(original: Callable[..., Any], self: Any, time: int) -> Any:
+        if self._waiting._fresh is not None:
+            self._waiting._fresh = []
+        return original(self, time)
+
+    wrapped(patch, FrameInOrder, "advance", advance)

@@ -1,0 +1,55 @@
+"""Mistakes of time in loops: what may be promised while rows go round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation import timed_loop_flows as flows
+from tests.simulation.mistakes import canary, wrapped
+
+from millstream.protocol.barrier import RoundEnd
+from millstream.protocol.looks import LookingHead, LookPart, Looks
+from millstream.protocol.watermark import END_OF_TIME
+from millstream.runtime.free_head import FreeHeadIntake
+
+if TYPE_CHECKING:
+    from tests.simulation.mistakes import Patch
+
+    from millstream.protocol.watermark import Watermark
+    from millstream.runtime.channels import InputChannel
+
+
+@canary(flows.timed_ring, "The input's promise is passed on, whatever goes round.")
+def rows_that_go_round_do_not_hold_time_back(patch: Patch) -> None:
+
+    def promise(original: Any, self: Looks, parts: list[LookPart]) -> Watermark:
+        blind = [replace(part, least=END_OF_TIME) for part in parts]
+        made: Watermark = original(self, blind)
+        return made
+
+    wrapped(patch, Looks, "_promise", promise)
+
+
+@canary(flows.timed_ring, "A look counts for what the input promised behind it.")
+def promises_count_before_a_look_has_begun(patch: Patch) -> None:
+
+    def part(original: Any, self: LookingHead, promise: Watermark | None) -> LookPart:
+        made: LookPart = original(self, promise)
+        return replace(made, before=made.now)
+
+    wrapped(patch, LookingHead, "part", part)
+
+
+@canary(flows.timed_ring, "Rows that wait for a cut are overtaken by a look.")
+def looks_overtake_rows_that_are_held(patch: Patch) -> None:
+
+    def note(
+        original: Any, self: FreeHeadIntake, channel: InputChannel, element: Any
+    ) -> None:
+        if isinstance(element, RoundEnd):
+            self._pass_mark(channel, element)
+        else:
+            original(self, channel, element)
+
+    wrapped(patch, FreeHeadIntake, "_note", note)
