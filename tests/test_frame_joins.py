@@ -14,7 +14,7 @@ from tests.test_joins import slowly
 
 import millstream as ms
 from millstream.plan.joins import Direction, How
-from millstream.testing import simulate
+from millstream.testing import Pause, ScriptedSource, manual_time, simulate
 from millstream.windows import sliding, tumbling
 
 if TYPE_CHECKING:
@@ -155,3 +155,29 @@ def test_join_in_time_refuses_a_side_from_outside_a_loop() -> None:
     places.iterate(step, max_rounds=3).collect()
     with pytest.raises(ms.UsageError, match="which is not; its rows would be in"):
         flow.run(on="local")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_window_join_by_the_clock_pairs_what_comes_in_the_same_window(
+    workers: int,
+) -> None:
+    """Two of the clock's windows: each right row meets the left one before the pause."""
+    pause = [Pause(), Pause()]
+    sides = [("a", 1), *pause, ("a", 2)], [("a", 10), *pause, ("b", 20)]
+    flow = ms.Flow("clock")
+    left, right = (
+        flow.read(ScriptedSource(script), name=name)
+        .map(lambda row: {"id": row[0], "n": row[1]})
+        .to_frame({"id": pl.String, "n": pl.Int64})
+        for name, script in zip(("left", "right"), sides, strict=True)
+    )
+    window = tumbling("1s", time="processing")
+    joined = left.window_join(right, window, on="id", how="full")
+    rows = joined.collect()
+    with manual_time():
+        flow.run(workers=workers, source_idle_ms=5_000)
+
+    expected = [("a", 1, 10), ("a", 2, None), ("b", None, 20)]
+    assert sorted(rows.result().rows(), key=str) == sorted(expected, key=str)
+    with pytest.raises(ms.UsageError, match="have no timestamps"):
+        joined.window(tumbling(10))

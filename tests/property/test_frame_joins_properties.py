@@ -123,6 +123,30 @@ def test_window_join_of_frames_is_that_of_rows(
     driven(JoinWindow(how, *window), steps, nulls_equal=nulls_equal)
 
 
+@pytest.mark.parametrize("how", HOWS)
+@examples(0.2)
+@given(
+    steps=STEPS,
+    window=st.tuples(st.integers(1, 9), st.integers(1, 12), st.integers(-4, 4)),
+    nulls_equal=st.booleans(),
+)
+def test_window_join_of_frames_by_the_clock_is_that_of_rows(
+    *, how: How, steps: list[Any], window: tuple[int, int, int], nulls_equal: bool
+) -> None:
+    """Rows lie where the clock stands, windows are over when it says so."""
+    by = JoinWindow(how, *window, is_event_time=False)
+    both = SideBySide(by, is_timed=False, nulls_equal=nulls_equal)
+    for port, drawn, action, number in steps:
+        both.give([(key, 0, value) for key, _, value, _ in drawn], port)
+        act(both, action)
+        if action == "hear":
+            both.tick(number)
+            both.check()
+    both.of_rows.finish()
+    both.of_frames.finish()
+    both.check()
+
+
 @pytest.mark.parametrize("direction", list(Direction))
 @pytest.mark.parametrize("how", [How.INNER, How.LEFT])
 @examples(0.2)

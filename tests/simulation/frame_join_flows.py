@@ -16,7 +16,7 @@ from tests.simulation.join_flows import DISORDER, came, pairs, readings
 import millstream as ms
 from millstream.api.frame_joined import JoinedFrame
 from millstream.plan.joins import LEFT, RIGHT, Direction, How
-from millstream.windows import sliding
+from millstream.windows import sliding, tumbling
 
 if TYPE_CHECKING:
     from tests.simulation.flows import Rows
@@ -133,7 +133,28 @@ def all_joined_frames() -> Case:
     return Case(flow, check)
 
 
+def clock_joined_frames() -> Case:
+    """Windows that are what the clock makes of them: every left row is in one."""
+    flow = ms.Flow("clock-joined-frames")
+    left, right = untimed(flow, "left"), untimed(flow, "right")
+    window = tumbling("20ms", time="processing")
+    joined = left.window_join(right, window, on="key", how="left").to_rows()
+    joined.map(lambda row: (row["name"], row["name_right"])).collect(name="joined")
+    names = {name for _, name in pairs("left")}
+
+    def check(found: Rows) -> None:
+        rows = found["joined"]
+        alone = {name for name, other in rows if other is None}
+        met = {name for name, other in rows if other is not None}
+        assert len(set(rows)) == len(rows)
+        assert alone | met == names
+        assert not alone & met
+
+    return Case(flow, check)
+
+
 FRAME_JOIN_CASES = (
+    clock_joined_frames,
     interval_joined_frames,
     semi_joined_frames,
     window_joined_frames,

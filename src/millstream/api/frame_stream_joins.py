@@ -22,7 +22,7 @@ from millstream.errors import UsageError
 from millstream.plan.frame_joins import JoinFrameStreams
 from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.grouping import Columns
-from millstream.plan.joins import How, Join
+from millstream.plan.joins import How, Join, JoinWindow
 from millstream.plan.nodes import Regroup
 
 if TYPE_CHECKING:
@@ -119,8 +119,9 @@ class FrameStreamJoinVerbs:
     ) -> JoinedFrame:
         """Pair rows of both sides that have the same keys and are in the same window.
 
-        Results come when a window is over, and have its last time.  In sliding windows
-        the same pair comes once for every window that both are in.
+        Results come when a window is over, and have its last time, unless windows are by
+        the clock: these give no times.  In sliding windows the same pair comes once for
+        every window that both are in.
 
         moves data: both sides · state: the rows of windows that are not over
 
@@ -140,12 +141,6 @@ class FrameStreamJoinVerbs:
         """
         with located("window_join"):
             by = window_spec(how, window)
-            if not by.is_event_time:
-                msg = (
-                    "windows by the clock take rows; call .to_rows() first, or give both "
-                    "frames event time"
-                )
-                raise UsageError(msg)
         asked = _Asked((on, left_on, right_on), suffix, nulls_equal)
         return self._stream_joined("window_join", right, by, asked, name)
 
@@ -254,7 +249,7 @@ class FrameStreamJoinVerbs:
             )
             _check_free(self.schema, right.schema)
         sides = self._node, flow.plan.nodes[right.as_input(verb, flow)]
-        if not isinstance(by, Join):
+        if _is_in_time(by):
             with located(verb):
                 for side in sides:
                     checked_timed(side)
@@ -288,8 +283,14 @@ class FrameStreamJoinVerbs:
 
 def _makes_times(sides: tuple[Node, Node], by: Any) -> bool:
     """Whether results have a time: not if nobody knows when a row turns out to be alone."""
-    is_endless = isinstance(by, Join) and by.how is not How.INNER
-    return all(side.makes_times for side in sides) and not is_endless
+    is_in_time = _is_in_time(by) or (isinstance(by, Join) and by.how is How.INNER)
+    return all(side.makes_times for side in sides) and is_in_time
+
+
+def _is_in_time(by: Any) -> bool:
+    """Whether a join goes by event time."""
+    is_by_clock = isinstance(by, JoinWindow) and not by.is_event_time
+    return not isinstance(by, Join) and not is_by_clock
 
 
 def _check_free(*schemas: pl.Schema) -> None:

@@ -24,7 +24,10 @@ from millstream.operators.frame_text import (
 from millstream.operators.frame_time import FrameTimeAssigned
 from millstream.operators.frame_triggers import TriggeredFrame
 from millstream.operators.frame_unique import DistinctRows
-from millstream.operators.frame_window_join import WindowJoinedFrames
+from millstream.operators.frame_window_join import (
+    ClockWindowJoinedFrames,
+    WindowJoinedFrames,
+)
 from millstream.operators.frame_windows import CombinedPanes, TimeWindowed
 from millstream.operators.frames import (
     FrameEmitter,
@@ -129,8 +132,11 @@ def _join_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
         return KeyedJoinedFrames(run, context.state, context.clock)
     if isinstance(spec.by, JoinInterval):
         return IntervalJoinedFrames(run, context.state)
-    is_asof = isinstance(spec.by, JoinAsof)
-    return (AsofJoinedFrames if is_asof else WindowJoinedFrames)(run, context.state)
+    if isinstance(spec.by, JoinAsof):
+        return AsofJoinedFrames(run, context.state)
+    if not spec.by.is_event_time:
+        return ClockWindowJoinedFrames(run, context.state, context.clock)
+    return WindowJoinedFrames(run, context.state)
 
 
 def joins(run: tuple[Node, ...], node: Node) -> bool:

@@ -221,6 +221,11 @@ class JoinedStreams(Operator, ABC):
             log.clear()
         self.facts.update(dict.fromkeys(self.facts, BEGINNING))
 
+    @property
+    def is_owing(self) -> bool:
+        """Whether something is to be said before anything else."""
+        return bool(self._owed)
+
     def owed(self) -> list[pl.DataFrame]:
         """Take out what is to be said before anything else."""
         owed, self._owed = self._owed, []

@@ -18,14 +18,16 @@ from millstream.operators.frame_kept import clipped
 from millstream.plan.frame_windows import BEHIND, TIME, WINDOW
 from millstream.plan.joins import LEFT, RIGHT, How, JoinWindow
 from millstream.plan.windows import Panes
+from millstream.protocol.watermark import END_OF_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from millstream.plan.nodes import Node
+    from millstream.ports import Clock
     from millstream.state.settings import StateSettings
 
-__all__ = ["WindowJoinedFrames"]
+__all__ = ["ClockWindowJoinedFrames", "WindowJoinedFrames"]
 
 EXPLODED_ROWS = 1 << 20
 """About so many rows of windows are joined at once."""
@@ -98,6 +100,10 @@ class WindowJoinedFrames(JoinedStreams):
             )
             yield from self._met(left, right)
 
+    def hidden(self) -> tuple[pl.Expr, ...]:
+        """Return the columns that results have besides those that users see."""
+        return (self._end(pl.col(WINDOW)) - 1).alias(TIME), NO_PROMISE
+
     def _with_windows(self, rows: pl.DataFrame, after: int, last: int) -> pl.DataFrame:
         """Say in which of the windows rows are; leave out those that are in none."""
         panes = self._panes
@@ -114,8 +120,7 @@ class WindowJoinedFrames(JoinedStreams):
         self, left: pl.DataFrame | None, right: pl.DataFrame | None
     ) -> Iterator[pl.DataFrame]:
         """Yield what comes out of the rows of some windows."""
-        how, output = self._how, self.output
-        hidden = (self._end(pl.col(WINDOW)) - 1).alias(TIME), NO_PROMISE
+        how, output, hidden = self._how, self.output, self.hidden()
         made: list[pl.DataFrame] = []
         if left is not None and right is not None and how.makes_pairs:
             made.append(output.selected(output.pairs(left, right, WINDOW), *hidden))
@@ -129,6 +134,55 @@ class WindowJoinedFrames(JoinedStreams):
             elif not is_semi:
                 made.append(output.alone(rows, side, *hidden))
         yield from (rows for rows in made if rows.height)
+
+
+class ClockWindowJoinedFrames(WindowJoinedFrames):
+    """Windows of the wall clock: rows lie where the clock stands when they come."""
+
+    def __init__(
+        self, nodes: tuple[Node, ...], settings: StateSettings | None, clock: Clock
+    ) -> None:
+        super().__init__(nodes, settings)
+        self._clock = clock
+
+    def process(self, rows: Any, port: int) -> Any:
+        # A clock that was set back must not open a window that is over.
+        now = max(self._clock.wall_ms(), self.reached + 1)
+        made = super().process(
+            rows.with_columns(pl.lit(now, pl.Int64).alias(TIME), NO_PROMISE), port
+        )
+        self._set_tick()
+        return made
+
+    def advance(self, time: int) -> Iterator[Any]:  # noqa: ARG002 - of the wall clock
+        return iter(())
+
+    def tick(self, now_ms: int) -> Iterator[Any]:
+        """Yield what the windows hold that are over."""
+        yield from super().advance(now_ms - 1)
+        self._set_tick()
+
+    def finish(self) -> Iterable[Any]:
+        return super().advance(END_OF_TIME)
+
+    def hidden(self) -> tuple[pl.Expr, ...]:
+        return ()
+
+    def _set_tick(self) -> None:
+        """Ask to be called at the end of the first window that has rows."""
+        panes = self._panes
+        firsts = [first for side in self.sides if (first := side.first()) is not None]
+        self.tick_at_ms = None
+        if firsts:
+            window = panes.first_window(panes.of(min(firsts)))
+            window = max(window, panes.over(self.reached) + 1)
+            self.tick_at_ms = panes.start(window) + panes.size
+        if self.is_owing:
+            self.tick_at_ms = self.reached + 1
+
+    def _restored(self) -> None:
+        super()._restored()
+        self._set_tick()
 
 
 def _last_window(panes: Panes) -> pl.Expr:
