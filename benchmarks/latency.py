@@ -18,6 +18,7 @@ An age is counted from the time at which a record was *due* in its source.  Plot
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import matplotlib as mpl
 import measure
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 HERE, THERE = 0, 1
 WORKERS = 2
@@ -64,11 +67,10 @@ class Sizes:
     light_records: int
     full_records: int
     keyed_seconds: int
-    rounds: int
 
 
-FULL_SIZES = Sizes(4_000, 2_000_000, 8, 2)
-QUICK_SIZES = Sizes(2_100, 200_000, 2, 1)
+FULL_SIZES = Sizes(4_000, 2_000_000, 8)
+QUICK_SIZES = Sizes(2_100, 200_000, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +91,33 @@ CASES = (*FIG_9, Case(LIGHT, QUICKER))
 Ages = Any
 """An array of milliseconds, one for each record."""
 
+Rounds = list[Ages]
+"""The ages of every round."""
+
 
 def main() -> None:
     """Measure everything, print it and draw it."""
     options = measure.arguments(__doc__ or "").parse_args()
     sizes = QUICK_SIZES if options.quick else FULL_SIZES
+    rounds = range(options.rounds)
     spark = word_count.session()
     try:
-        by_case, rates = fig_9(spark, sizes)
-        by_name = {OWN: keyed_ages(spark, sizes), OWN_SAFE: safe_ages(spark, sizes)}
+        by_case, rates = fig_9(spark, sizes, options.rounds)
+        by_name: dict[str, Rounds] = {OWN: [], OWN_SAFE: []}
+        for _ in rounds:
+            by_name[OWN].append(keyed_ages(spark, sizes))
+            by_name[OWN_SAFE].append(safe_ages(spark, sizes))
     finally:
         spark.stop()
     for name in MODES:
-        ages = spark_ages(name, sizes.keyed_seconds)
-        if ages is not None:
-            by_name[name] = ages
+        found = [spark_ages(name, sizes.keyed_seconds) for _ in rounds]
+        if all(ages is not None for ages in found):
+            by_name[name] = found
     named = {str(case): ages for case, ages in by_case.items()}
     named |= {f"keyed count, {name}": ages for name, ages in by_name.items()}
     print_ages(named)
-    plot_fig_9(by_case)
-    plot_keyed(by_name)
+    plot_fig_9(together(by_case))
+    plot_keyed(together(by_name))
     measure.finish(
         measure.Report(
             name="latency",
@@ -122,7 +131,7 @@ def main() -> None:
             },
             samples_unit="ms",
             samples={
-                f"{name}, p{percent}": [float(np.percentile(ages, percent))]
+                f"{name}, p{percent}": percentiles(ages, percent)
                 for name, ages in named.items()
                 for percent in (50, 99)
             },
@@ -131,21 +140,31 @@ def main() -> None:
     )
 
 
+def percentiles(rounds: Rounds, percent: float) -> list[float]:
+    """Return a percentile of every round."""
+    return [float(np.percentile(ages, percent)) for ages in rounds]
+
+
+def percentile(rounds: Rounds, percent: float) -> float:
+    """Return the median of a percentile over the rounds."""
+    return statistics.median(percentiles(rounds, percent))
+
+
 def fig_9(
-    spark: SparkSession, sizes: Sizes
-) -> tuple[dict[Case, Ages], dict[Case, float]]:
-    """Return the ages of all rounds, and records per second."""
+    spark: SparkSession, sizes: Sizes, rounds: int
+) -> tuple[dict[Case, Rounds], dict[Case, float]]:
+    """Return the ages of all rounds, and the median of records per second."""
     hop_ages(spark, Case(FULL, USUAL), sizes.light_records)  # warms up
-    ages: dict[Case, list[Ages]] = {case: [] for case in CASES}
-    rates: dict[Case, float] = {}
-    for _ in range(sizes.rounds):
+    ages: dict[Case, Rounds] = {case: [] for case in CASES}
+    rates: dict[Case, list[float]] = {case: [] for case in CASES}
+    for _ in range(rounds):
         for case in CASES:
             measure.say(str(case))
             records = sizes.light_records if case.load == LIGHT else sizes.full_records
             found, rate = hop_ages(spark, case, records)
             ages[case].append(found)
-            rates[case] = max(rate, rates.get(case, 0.0))
-    return {case: np.concatenate(found) for case, found in ages.items()}, rates
+            rates[case].append(rate)
+    return ages, {case: statistics.median(found) for case, found in rates.items()}
 
 
 def hop_ages(spark: SparkSession, case: Case, records: int) -> tuple[Ages, float]:
@@ -217,10 +236,10 @@ def spark_ages(name: str, seconds: int) -> Ages | None:
 
 
 def buffer_figures(
-    ages: dict[Case, Ages], rates: dict[Case, float]
+    ages: dict[Case, Rounds], rates: dict[Case, float]
 ) -> list[measure.Figure]:
     """Say what buffers do to latency and throughput."""
-    tails = {case: float(np.percentile(ages[case], 99)) for case in CASES}
+    tails = {case: percentile(ages[case], 99) for case in CASES}
     fixed, usual = Case(FULL, FIXED), Case(FULL, USUAL)
     return [
         *(
@@ -236,7 +255,7 @@ def buffer_figures(
         ),
         measure.Figure(
             f"p50, {FULL}, {USUAL} over {FIXED}",
-            float(np.median(ages[usual]) / np.median(ages[fixed])),
+            percentile(ages[usual], 50) / percentile(ages[fixed], 50),
             "x",
         ),
         measure.Figure(
@@ -247,10 +266,10 @@ def buffer_figures(
     ]
 
 
-def keyed_figures(ages: dict[str, Ages]) -> list[measure.Figure]:
+def keyed_figures(ages: dict[str, Rounds]) -> list[measure.Figure]:
     """Compare the keyed counts."""
-    tails = {name: float(np.percentile(found, 99)) for name, found in ages.items()}
-    medians = {name: float(np.median(found)) for name, found in ages.items()}
+    tails = {name: percentile(found, 99) for name, found in ages.items()}
+    medians = {name: percentile(found, 50) for name, found in ages.items()}
     found = [
         measure.at_most(f"p99, keyed count, {name}", tails[name], "ms", KEYED_TARGET_MS)
         for name in (OWN, OWN_SAFE)
@@ -268,8 +287,8 @@ def keyed_figures(ages: dict[str, Ages]) -> list[measure.Figure]:
     return found
 
 
-def print_ages(ages: dict[str, Ages]) -> None:
-    """Print percentiles of every case."""
+def print_ages(ages: dict[str, Rounds]) -> None:
+    """Print percentiles of every case, over all rounds."""
     percents = (1, 50, 90, 99, 100)
     measure.print_table(
         ("age in ms", "records", *(f"p{percent}" for percent in percents)),
@@ -279,9 +298,14 @@ def print_ages(ages: dict[str, Ages]) -> None:
                 f"{len(found):,}",
                 *(measure.shown(v, "") for v in np.percentile(found, percents)),
             )
-            for name, found in ages.items()
+            for name, found in together(ages).items()
         ],
     )
+
+
+def together(ages: dict[T, Rounds]) -> dict[T, Ages]:
+    """Put the ages of all rounds together."""
+    return {name: np.concatenate(rounds) for name, rounds in ages.items()}
 
 
 def plot_fig_9(ages: dict[Case, Ages]) -> None:
