@@ -170,10 +170,9 @@ class Head:
     def end_input(self) -> bool:
         """Note that all input of the iteration has come."""
         if self.phase is not HeadPhase.COLLECTING:
-            # A look is under way, or after a recovery the input ends a second time.
+            # After a recovery the input ends a second time.
             return False
-        if not self.is_free:
-            self.phase = HeadPhase.WAITING
+        self.phase = HeadPhase.WAITING
         return True
 
     def decide(self, decision: Decision) -> bool:
