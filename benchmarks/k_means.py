@@ -22,8 +22,8 @@ fewer there are, the worse it looks.
 Millstream and the processes by hand also run with one round, which tells what starting and
 reading take, and, by the difference, what a round takes.
 
-On two idle cores a round of all takes about five minutes with 50 centroids, and we expect some
-eleven with 750.
+On two idle cores a round of all takes about five minutes with 50 centroids, and twelve with
+750.
 
     python benchmarks/k_means.py [--quick] [--centroids 50 750] [--points N] [--rounds 3]
                                  [--rdd-points N] [--mllib-points N]

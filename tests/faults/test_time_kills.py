@@ -105,10 +105,20 @@ def has_come(job: ms.Job, epoch: int, recoveries: int) -> bool:
     return job.epoch >= epoch and len(job.recoveries()) >= recoveries
 
 
+def round_and_round(rows: ms.Stream[Any]) -> tuple[ms.Stream[Any], ms.Stream[Row]]:
+    """Let pairs of a row and a number go round that many times."""
+    moved = rows.shuffle()
+    on = moved.filter(lambda pair: pair[1] > 0)
+    return (
+        on.map(lambda pair: (pair[0], pair[1] - 1)),
+        moved.filter(lambda pair: pair[1] == 0).map(lambda pair: pair[0]),
+    )
+
+
 def test_time_goes_on_where_it_was_after_kills(
     place: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Windows, late rows, pairs and timers are there once, on rows and on frames."""
+    """Windows, also behind a loop, late rows, pairs and timers are there once."""
     hurry = tmp_path / "hurry"
     flow = ms.Flow("killed")
     source = flow.from_parallel(slowly(hurry))
@@ -122,6 +132,9 @@ def test_time_goes_on_where_it_was_after_kills(
     on_time = keyed.filter(lambda row: (row[1] + row[0]) % 3 != 0)
     pairs = on_time.interval_join(keyed, -REACH, REACH).collect()
     silent = keyed.process(Silence()).collect()
+    turned = timed.map(lambda row: (row, row[1] % 4)).loop(round_and_round)
+    behind = turned.key_by(lambda row: row[0]).window(sliding).with_window()
+    looped = behind.count().collect()
     state = tmp_path / "state"
     job = flow.start(**place, state=state, snapshot_every_ms=50)
 
@@ -131,6 +144,7 @@ def test_time_goes_on_where_it_was_after_kills(
     assert {(k, w.end): n for k, (w, n) in windows.result()} == right
     assert Counter(each.value for each in late.result()) == too_late
     assert {(k, e): n for k, _, e, n in framed.result().iter_rows()} == right
+    assert {(k, w.end): n for k, (w, n) in looped.result()} == right
     assert Counter(pairs.result()) == calm_pairs()
     seen = Counter(row(number)[0] for number in range(COUNT))
     ends = {(key, (10_000 + key) * 1_000 + seen[key]) for key in range(KEYS)}
