@@ -231,10 +231,11 @@ def main() -> None:
     """Measure all contestants with few and many centroids."""
     options = parsed()
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Workers find the kernels here, and what Numba compiled of them beside.
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     samples: dict[str, list[float]] = {}
     figures: list[measure.Figure] = []
     spark = word_count.session(memory="6g")
-    spark.sparkContext.addPyFile(str(Path(__file__).with_name("k_means_kernels.py")))
     try:
         for count in options.centroids:
             tasks = tasks_of(options, count)

@@ -70,6 +70,7 @@ def main() -> None:
     parser.set_defaults(rounds=1)
     options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     points = QUICK_POINTS if options.quick else options.points
     counts = QUICK_CENTROIDS if options.quick else FULL_CENTROIDS
     widths = QUICK_WORKERS if options.quick else FULL_WORKERS
@@ -108,7 +109,6 @@ def main() -> None:
 def measured(workers: int, tasks: dict[Case, k_means.Task], rounds: int) -> Times:
     """Return the times of all contestants on this many workers."""
     spark = word_count.session(memory="2g", slots=workers)
-    spark.sparkContext.addPyFile(str(Path(__file__).with_name("k_means_kernels.py")))
     by_hand = k_means.Processes(workers)
     contestants: dict[str, Callable[[k_means.Task], Centroids]] = {
         k_means.OWN: lambda task: k_means.by_millstream(spark, task, sums_of, workers),
