@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from tests.resizing import run_at_two_widths
-from tests.test_event_time import DISORDER, SIZE, expected, splits_of, windowed
+from tests.test_event_time import (
+    DISORDER,
+    SIZE,
+    BoundedScripts,
+    expected,
+    splits_of,
+    windowed,
+)
 
 import millstream as ms
 from millstream.testing import Pause, ScriptedSource, manual_time, simulate
@@ -26,7 +33,7 @@ QUICK: dict[str, Any] = {"watermark_every_ms": 0.001, "source_batch_rows": 7}
 
 
 def laps(rows: ms.Stream[Any]) -> tuple[ms.Stream[Any], ms.Stream[Any]]:
-    """Let pairs of a time and a number go round that many times, and leave without it."""
+    """Let pairs of anything and a number go round that often, and leave without it."""
     moved = rows.shuffle()
     on = moved.filter(lambda pair: pair[1] > 0)
     return (
@@ -164,12 +171,6 @@ def test_rounds_know_the_times_of_their_rows(workers: int) -> None:
     right, _ = expected(splits)
     found = {window.end: rows[0][1] for window, rows in ends.result()}
     assert found == right
-
-
-class BoundedScripts(ScriptedSource):
-    """Scripts that end."""
-
-    is_bounded = True
 
 
 def added(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from tests.spark.driving import eventually
+from tests.test_timed_loops import laps
 
 import millstream as ms
 
@@ -105,16 +106,6 @@ def has_come(job: ms.Job, epoch: int, recoveries: int) -> bool:
     return job.epoch >= epoch and len(job.recoveries()) >= recoveries
 
 
-def round_and_round(rows: ms.Stream[Any]) -> tuple[ms.Stream[Any], ms.Stream[Row]]:
-    """Let pairs of a row and a number go round that many times."""
-    moved = rows.shuffle()
-    on = moved.filter(lambda pair: pair[1] > 0)
-    return (
-        on.map(lambda pair: (pair[0], pair[1] - 1)),
-        moved.filter(lambda pair: pair[1] == 0).map(lambda pair: pair[0]),
-    )
-
-
 def test_time_goes_on_where_it_was_after_kills(
     place: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -132,7 +123,7 @@ def test_time_goes_on_where_it_was_after_kills(
     on_time = keyed.filter(lambda row: (row[1] + row[0]) % 3 != 0)
     pairs = on_time.interval_join(keyed, -REACH, REACH).collect()
     silent = keyed.process(Silence()).collect()
-    turned = timed.map(lambda row: (row, row[1] % 4)).loop(round_and_round)
+    turned = timed.map(lambda row: (row, row[1] % 4)).loop(laps)
     behind = turned.key_by(lambda row: row[0]).window(sliding).with_window()
     looped = behind.count().collect()
     state = tmp_path / "state"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import polars as pl
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.making import node
@@ -183,6 +183,11 @@ WINDOWS = st.one_of(
 )
 
 
+@example(
+    windows.session(18, time="processing"),
+    [("rows", [("a", 0)]), ("wait", 17), ("rows", [("a", 0)]), ("wait", 1)],
+    1,
+)
 @given(WINDOWS, STEPS, st.integers(1, 8))
 def test_windows_by_the_clock_are_those_of_rows(
     window: AnyWindow, steps: list[tuple[str, Any]], limit: int

@@ -121,7 +121,10 @@ class SessionsOfFrame(LoggedWindows[SessionFrame]):
         is_due = pl.col(END).min().over(self._keys) - 1 <= self.reached
         rows = rows.with_columns(is_due.alias(_IS_DUE))
         self._keep(rows.filter(~pl.col(_IS_DUE)).drop(_IS_DUE))
-        rows = self._joined(rows.filter(_IS_DUE).drop(_IS_DUE))
+        rows = rows.filter(_IS_DUE).drop(_IS_DUE)
+        if rows.is_empty():  # sessions have become longer than was known
+            return
+        rows = self._joined(rows)
         is_over = pl.col(END) - 1 <= self.reached
         is_kept = pl.col(END) - 1 > self.reached - self.spec.lateness_ms
         is_fresh = pl.when(is_over).then(pl.lit(0, pl.Int8)).otherwise(_IS_FRESH)
