@@ -15,6 +15,7 @@ from tests.simulation.recovering import failures_of
 
 from millstream.plan.iteration import Port
 from millstream.protocol.align import Aligner, Phase
+from millstream.protocol.looks import Looks
 from millstream.protocol.rounds import Decider, Head, HeadPhase
 from millstream.runtime.free_head import FreeHeadIntake
 from millstream.runtime.head import HeadIntake
@@ -49,18 +50,15 @@ BRANCHES: dict[str, tuple[type[Any], str, Callable[..., Any]]] = {
         lambda intake: intake._in_flight.restored,
     ),
     "a look finds rows": (
-        Decider,
-        "end_round",
-        lambda decider, parts: decider.is_free and any(count for count, _ in parts),
+        Looks,
+        "_look_for_end",
+        lambda _, parts: any(part.returned for part in parts),
     ),
     "last words go round": (
-        Decider,
-        "end_round",
-        lambda decider, parts: (
-            decider.is_free
-            and decider.value is not None
-            and decider.value.asks_last_words
-            and any(count for count, _ in parts)
+        Looks,
+        "_look_for_end",
+        lambda looks, parts: (
+            looks._look.asks_last_words and any(part.returned for part in parts)
         ),
     ),
     "rows are under way at a cut in a loop that nobody reads any more": (
@@ -76,7 +74,7 @@ BRANCHES: dict[str, tuple[type[Any], str, Callable[..., Any]]] = {
     "an epoch waits for the end of a round": (
         Decider,
         "announce",
-        lambda decider, _: decider.round > 0 and not decider.is_free,
+        lambda decider, _: decider.round > 0,
     ),
     "a decision is repeated": (
         Decider,
