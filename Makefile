@@ -38,8 +38,8 @@ test: export HYPOTHESIS_PROFILE ?= test
 test: check ## Everything: check, then the slow, Spark and fault tests
 	$(BIN)/pytest -q -n auto --dist loadgroup -m "slow or spark or fault"
 
-soak: $(INSTALLED) ## Simulate crashes until stopped, or SEEDS=N times per flow
-	$(BIN)/python -m tests.simulation.soak $(SEEDS)
+soak: $(INSTALLED) ## Simulate crashes until stopped, or SEEDS=N of each (FLOWS="ring bank")
+	$(BIN)/python -m tests.simulation.soak $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FLOWS),--flows $(FLOWS))
 
 chaos: $(INSTALLED) ## Kill workers, executors and drivers at random (KILLS=50 SECONDS=240)
 	$(BIN)/python -m tests.faults.chaos --kills $(or $(KILLS),50) --seconds $(or $(SECONDS),240)

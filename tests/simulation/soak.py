@@ -2,14 +2,16 @@
 
 ::
 
-    python -m tests.simulation.soak            until something goes wrong
-    python -m tests.simulation.soak 10000      so many seeds of every flow
-    python -m tests.simulation.soak 1 41207    from this seed on
+    python -m tests.simulation.soak                               until something goes wrong
+    python -m tests.simulation.soak --seeds 10000                 so many of every flow
+    python -m tests.simulation.soak --seeds 2000 --flows ring bank
+    python -m tests.simulation.soak --seeds 1 --first 41207       this seed
 """
 
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser
 from itertools import count
 
 from tests.simulation.loop_flows import LOOP_CASES
@@ -18,22 +20,32 @@ from tests.simulation.recovery_flows import CASES
 
 FIRST_SEED = 1_000_000
 """Those before belong to `make test`."""
-FLOWS = (*CASES, *LOOP_CASES, *TIME_CASES)
+FLOWS = {make.__name__: make for make in (*CASES, *LOOP_CASES, *TIME_CASES)}
 ROUND_SEEDS = 200
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Run rounds of seeds and print a line after each; 1 if anything went wrong."""
-    seeds_max = int(arguments[0]) if arguments else None
-    first = int(arguments[1]) if len(arguments) > 1 else FIRST_SEED
+    parser = ArgumentParser(description="Simulate crashes, seed after seed.")
+    parser.add_argument("--seeds", type=int, help="so many of every flow")
+    parser.add_argument("--first", type=int, default=FIRST_SEED)
+    parser.add_argument(
+        "--flows", nargs="+", metavar="FLOW", choices=FLOWS, default=list(FLOWS)
+    )
+    options = parser.parse_args()
     with pool() as executor:
         for begin in count(0, ROUND_SEEDS):
-            rest = ROUND_SEEDS if seeds_max is None else seeds_max - begin
+            rest = ROUND_SEEDS if options.seeds is None else options.seeds - begin
             if rest <= 0:
                 return 0
-            seeds = range(first + begin, first + begin + min(rest, ROUND_SEEDS))
-            failures = [f for make in FLOWS for f in swarm(executor, make, seeds)]
-            done = (begin + len(seeds)) * len(FLOWS)
+            first = options.first + begin
+            seeds = range(first, first + min(rest, ROUND_SEEDS))
+            failures = [
+                failure
+                for name in options.flows
+                for failure in swarm(executor, FLOWS[name], seeds)
+            ]
+            done = (begin + len(seeds)) * len(options.flows)
             sys.stdout.write(f"{done} runs, up to seed {seeds[-1]}\n")
             sys.stdout.flush()
             if failures:
@@ -43,4 +55,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
