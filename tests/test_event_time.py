@@ -19,11 +19,13 @@ import millstream as ms
 from millstream.testing import Pause, ScriptedSource, manual_time, simulate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 DISORDER = 5
 PARTS = 8
 SIZE = 10
+QUICK: dict[str, Any] = {"watermark_every_ms": 0.001, "source_batch_rows": 7}
 
 
 def splits_of(seed: int, count: int = 3, rows: int = 60) -> list[list[int]]:
@@ -51,9 +53,51 @@ def expected(splits: list[list[int]]) -> tuple[Counter[int], Counter[int]]:
     return counts, late
 
 
-def windowed(flow: ms.Flow, timed: Any) -> Any:
-    keyed = timed.key_by(lambda time: time // SIZE * SIZE + SIZE)
+def timed_rows(
+    flow: ms.Flow, scripts: list[list[Any]], **timing: Any
+) -> ms.Stream[int]:
+    """Return timestamps that are rows with that time."""
+    times = flow.read(ScriptedSource(*scripts))
+    return times.event_time(lambda time: time, disorder=DISORDER, **timing)
+
+
+def windowed(rows: Any) -> Any:
+    """Count timestamps by window."""
+    keyed = rows.key_by(lambda time: time // SIZE * SIZE + SIZE)
     return keyed.window(ms.windows.tumbling(SIZE)).count()
+
+
+def collected(counts: Any) -> Callable[[], tuple[Any, Any]]:
+    """Collect counts and late rows; return what gives both when the flow has run."""
+    late, results = counts.late().collect(), counts.collect()
+    return lambda: (dict(results.result()), values_of(late.result()))
+
+
+def values_of(late: list[Any]) -> Counter[int]:
+    """Return how often each timestamp was late."""
+    return Counter(row.value for row in late)
+
+
+def collected_frames(windows: Any) -> Callable[[], tuple[Any, Any]]:
+    """Count rows by window, as `collected` does."""
+    counts = windows.agg(n=pl.len())
+    late, results = counts.late().collect(), counts.collect()
+    return lambda: (
+        dict(results.result().select("window_end", "n").iter_rows()),
+        Counter(late.result()["at"]),
+    )
+
+
+def survives_crashes(flow: ms.Flow, counts: Any, splits: list[list[int]]) -> None:
+    """Check that counts and late rows are those of the splits in any simulation."""
+    right = expected(splits)
+    counts.late().collect(name="late rows")
+    counts.collect(name="counts")
+
+    def check(rows: dict[str, list[Any]]) -> None:
+        assert (dict(rows["counts"]), values_of(rows["late rows"])) == right
+
+    simulate(flow, seeds=25, workers=2, snapshots=True, check=check)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
@@ -61,36 +105,18 @@ def test_the_same_rows_are_late_at_any_width(workers: int) -> None:
     """A worker that reads splits one after the other says what three of them say."""
     splits = splits_of(1)
     flow = ms.Flow("widths")
-    timed = flow.read(ScriptedSource(*splits)).event_time(
-        lambda t: t, disorder=DISORDER
-    )
-    counts = windowed(flow, timed)
-    late, results = counts.late().collect(), counts.collect()
-    flow.run(on="local", workers=workers, watermark_every_ms=0.001, source_batch_rows=7)
+    found = collected(windowed(timed_rows(flow, splits)))
+    flow.run(on="local", workers=workers, **QUICK)
 
-    right, too_late = expected(splits)
-    assert dict(results.result()) == right
-    assert Counter(row.value for row in late.result()) == too_late
-    assert too_late, "the test should have late rows"
+    assert found() == expected(splits)
+    assert found()[1], "the test should have late rows"
 
 
 def test_the_same_rows_are_late_after_any_crash() -> None:
     """What a split has promised is in the snapshot, with its offset."""
     splits = splits_of(2)
-    right, too_late = expected(splits)
     flow = ms.Flow("crashes")
-    timed = flow.read(ScriptedSource(*splits)).event_time(
-        lambda t: t, disorder=DISORDER
-    )
-    counts = windowed(flow, timed)
-    counts.late().collect(name="late rows")
-    counts.collect(name="counts")
-
-    def check(rows: dict[str, list[Any]]) -> None:
-        assert dict(rows["counts"]) == right
-        assert Counter(row.value for row in rows["late rows"]) == too_late
-
-    simulate(flow, seeds=25, workers=2, snapshots=True, check=check)
+    survives_crashes(flow, windowed(timed_rows(flow, splits)), splits)
 
 
 def every_fourth() -> Any:
@@ -121,7 +147,7 @@ def test_rule_that_remembers_says_the_same_after_any_crash(kind: str) -> None:
     source = flow.read(ScriptedSource(*scripts))
     if kind == "rows":
         timed = source.event_time(lambda t: t, watermark=every_fourth)
-        windows = windowed(flow, timed)
+        windows = windowed(timed)
         windows.collect(name="counts")
     else:
         frame = source.map(lambda t: {"at": t}).to_frame({"at": pl.Int64})
@@ -146,16 +172,10 @@ def test_promises_go_with_their_splits_to_another_width(
     splits = splits_of(3, count=5, rows=200)
     scripts = [[s for t in times for s in (t, Pause(), Pause())] for times in splits]
     flow = ms.Flow("moved")
-    timed = flow.read(ScriptedSource(*scripts)).event_time(
-        lambda t: t, disorder=DISORDER
-    )
-    counts = windowed(flow, timed)
-    late, results = counts.late().collect(), counts.collect()
+    found = collected(windowed(timed_rows(flow, scripts)))
     run_at_two_widths(flow, widths, tmp_path, idle_ms=20)
 
-    right, too_late = expected(splits)
-    assert dict(results.result()) == right
-    assert Counter(row.value for row in late.result()) == too_late
+    assert found() == expected(splits)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
@@ -164,16 +184,13 @@ def test_the_same_rows_of_a_frame_are_late_at_any_width(workers: int) -> None:
     drawn = random.Random(5)
     times = [2 * i + drawn.randint(-14, 3) for i in range(10_000)]
     flow = ms.Flow("frame")
-    rows = flow.from_frame(pl.DataFrame({"at": times}))
-    timed = rows.event_time("at", disorder=DISORDER)
-    counts = timed.window(ms.windows.tumbling(SIZE)).agg(n=pl.len())
-    late, results = counts.late().collect(), counts.collect()
+    frame = flow.from_frame(pl.DataFrame({"at": times}))
+    rows = frame.event_time("at", disorder=DISORDER)
+    found = collected_frames(rows.window(ms.windows.tumbling(SIZE)))
     flow.run(on="local", workers=workers)
 
     bounds = [len(times) * i // PARTS for i in range(PARTS + 1)]
-    right, too_late = expected([times[a:b] for a, b in pairwise(bounds)])
-    assert dict(results.result().select("window_end", "n").iter_rows()) == right
-    assert Counter(late.result()["at"]) == too_late
+    assert found() == expected([times[a:b] for a, b in pairwise(bounds)])
 
 
 class BoundedScripts(ScriptedSource):
@@ -190,7 +207,7 @@ def test_splits_in_order_do_not_wait_for_each_other() -> None:
     timed = flow.read(BoundedScripts(*splits)).event_time(
         lambda t: t, splits_in_order=True
     )
-    counts = windowed(flow, timed.inspect(seen.append))
+    counts = windowed(timed.inspect(seen.append))
     first = counts.map(lambda _: len(seen)).drop_key().min()
     flow.run(on="local", workers=1, watermark_every_ms=0.001, source_batch_rows=10)
 
@@ -210,7 +227,7 @@ def test_quiet_split_holds_time_back_only_until_it_is_idle(
     timed = flow.read(ScriptedSource(busy, quiet)).event_time(
         lambda t: t, idle_after=idle_after
     )
-    counts = windowed(flow, timed.inspect(seen.append))
+    counts = windowed(timed.inspect(seen.append))
     quiet_came = counts.map(lambda _: 1_000 in seen).drop_key().collect()
     with manual_time():
         flow.run(workers=1, source_idle_ms=1_000, watermark_every_ms=0.001)
@@ -223,7 +240,7 @@ def test_record_of_tomorrow_makes_nobody_late() -> None:
     tomorrow = 10**15
     flow = ms.Flow("ahead")
     timed = flow.from_iterable([1, tomorrow, 2, 13, 14]).event_time(lambda t: t)
-    counts = windowed(flow, timed)
+    counts = windowed(timed)
     late, results = counts.late().collect(), counts.collect()
     job = flow.start(
         on="local", workers=2, source_batch_rows=1, watermark_every_ms=0.001
@@ -240,7 +257,7 @@ def test_merged_streams_are_as_late_as_the_later_one() -> None:
     flow = ms.Flow("merged")
     quick = flow.from_iterable(range(100, 200)).event_time(lambda t: t)
     slow = flow.from_iterable(range(100)).event_time(lambda t: t)
-    counts = windowed(flow, quick.merge(slow))
+    counts = windowed(quick.merge(slow))
     late, results = counts.late().collect(), counts.collect()
     flow.run(on="local", workers=2, watermark_every_ms=0.001, source_batch_rows=3)
 

@@ -6,7 +6,6 @@ That must be what it is without a loop, however the flow is run.
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +14,24 @@ import pytest
 from tests.resizing import run_at_two_widths
 from tests.test_event_time import (
     DISORDER,
+    QUICK,
     SIZE,
     BoundedScripts,
+    collected,
+    collected_frames,
     expected,
     splits_of,
+    survives_crashes,
+    timed_rows,
     windowed,
 )
 
 import millstream as ms
-from millstream.testing import Pause, ScriptedSource, manual_time, simulate
+from millstream.testing import Pause, manual_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-QUICK: dict[str, Any] = {"watermark_every_ms": 0.001, "source_batch_rows": 7}
 
 
 def laps(rows: ms.Stream[Any]) -> tuple[ms.Stream[Any], ms.Stream[Any]]:
@@ -44,9 +46,8 @@ def laps(rows: ms.Stream[Any]) -> tuple[ms.Stream[Any], ms.Stream[Any]]:
 
 def looped(flow: ms.Flow, scripts: list[list[Any]], **timing: Any) -> ms.Stream[int]:
     """Return times that have gone round a loop, some of them not at all."""
-    times = flow.read(ScriptedSource(*scripts))
-    timed = times.event_time(lambda time: time, disorder=DISORDER, **timing)
-    return timed.map(lambda time: (time, time % 4)).loop(laps)
+    rows = timed_rows(flow, scripts, **timing)
+    return rows.map(lambda time: (time, time % 4)).loop(laps)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
@@ -54,13 +55,10 @@ def test_going_round_makes_nobody_late_at_any_width(workers: int) -> None:
     """Windows behind the loop have the rows, and lack the late ones, as without it."""
     splits = splits_of(1)
     flow = ms.Flow("widths")
-    counts = windowed(flow, looped(flow, splits))
-    late, results = counts.late().collect(), counts.collect()
+    found = collected(windowed(looped(flow, splits)))
     flow.run(on="local", workers=workers, **QUICK)
 
-    right, too_late = expected(splits)
-    assert dict(results.result()) == right
-    assert Counter(row.value for row in late.result()) == too_late
+    assert found() == expected(splits)
 
 
 @pytest.mark.parametrize("widths", [(1, 3), (3, 2)])
@@ -71,29 +69,17 @@ def test_time_goes_on_in_a_loop_at_another_width(
     splits = splits_of(3, count=5, rows=200)
     scripts = [[s for t in times for s in (t, Pause(), Pause())] for times in splits]
     flow = ms.Flow("moved")
-    counts = windowed(flow, looped(flow, scripts))
-    late, results = counts.late().collect(), counts.collect()
+    found = collected(windowed(looped(flow, scripts)))
     run_at_two_widths(flow, widths, tmp_path, idle_ms=20)
 
-    right, too_late = expected(splits)
-    assert dict(results.result()) == right
-    assert Counter(row.value for row in late.result()) == too_late
+    assert found() == expected(splits)
 
 
 def test_the_same_rows_are_late_behind_a_loop_after_any_crash() -> None:
     """Lateness travels with the row, round the loop and through snapshots."""
     splits = splits_of(2)
-    right, too_late = expected(splits)
     flow = ms.Flow("crashes")
-    counts = windowed(flow, looped(flow, splits))
-    counts.late().collect(name="late rows")
-    counts.collect(name="counts")
-
-    def check(rows: dict[str, list[Any]]) -> None:
-        assert dict(rows["counts"]) == right
-        assert Counter(row.value for row in rows["late rows"]) == too_late
-
-    simulate(flow, seeds=25, workers=2, snapshots=True, check=check)
+    survives_crashes(flow, windowed(looped(flow, splits)), splits)
 
 
 def endless(rank: int, size: int) -> Iterator[int]:
@@ -105,8 +91,8 @@ def endless(rank: int, size: int) -> Iterator[int]:
 def test_time_passes_in_a_loop_that_never_ends(workers: int) -> None:
     """Windows behind it are over while the input goes on; each has all of its rows."""
     flow = ms.Flow("endless")
-    timed = flow.from_parallel(endless).event_time(lambda i: i)
-    counts = timed.map(lambda i: (i, i % 4)).loop(laps).window(ms.windows.tumbling(10))
+    rows = flow.from_parallel(endless).event_time(lambda i: i)
+    counts = rows.map(lambda i: (i, i % 4)).loop(laps).window(ms.windows.tumbling(10))
     first = counts.count().limit(3).collect()
     flow.run(on="local", workers=workers)
 
@@ -121,7 +107,7 @@ def test_quiet_split_before_a_loop_does_not_hold_it_back_for_ever() -> None:
     seen: list[int] = []
     flow = ms.Flow("quiet")
     rows = looped(flow, [busy, quiet], idle_after="10s").inspect(seen.append)
-    is_quiet = windowed(flow, rows).map(lambda _: 1_000 in seen).drop_key().collect()
+    is_quiet = windowed(rows).map(lambda _: 1_000 in seen).drop_key().collect()
     with manual_time():
         flow.run(workers=1, source_idle_ms=1_000, watermark_every_ms=0.001)
 
@@ -133,22 +119,17 @@ def test_frames_go_round_with_their_time(workers: int) -> None:
     """The hidden columns come round as well; windows and late rows are those of rows."""
     splits = splits_of(4)
     flow = ms.Flow("frames")
-    times = flow.read(ScriptedSource(*splits))
-    timed = times.event_time(lambda time: time, disorder=DISORDER)
-    rows = timed.map(lambda time: {"at": time, "laps": time % 4})
+    rows = timed_rows(flow, splits).map(lambda time: {"at": time, "laps": time % 4})
     frame = rows.to_frame({"at": pl.Int64, "laps": pl.Int64})
 
     def body(rows: ms.Frame) -> tuple[ms.Frame, ms.Frame]:
         on = rows.filter(pl.col("laps") > 0)
         return on.with_columns(pl.col("laps") - 1), rows.filter(pl.col("laps") == 0)
 
-    counts = frame.loop(body).window(ms.windows.tumbling(SIZE)).agg(n=pl.len())
-    late, results = counts.late().collect(), counts.collect()
+    found = collected_frames(frame.loop(body).window(ms.windows.tumbling(SIZE)))
     flow.run(on="local", workers=workers, **QUICK)
 
-    right, too_late = expected(splits)
-    assert dict(results.result().select("window_end", "n").iter_rows()) == right
-    assert Counter(late.result()["at"]) == too_late
+    assert found() == expected(splits)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])

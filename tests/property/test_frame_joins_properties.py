@@ -62,10 +62,13 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def driven(
-    by: Any, steps: list[Any], *, nulls_equal: bool, is_prompt: bool = True
+    both: SideBySide,
+    steps: list[Any],
+    *,
+    is_by_clock: bool = False,
+    is_prompt: bool = True,
 ) -> None:
     """Give the same to both joins, and compare what they make of it, at once or at last."""
-    both = SideBySide(by, nulls_equal=nulls_equal)
     heard = -15
     for port, drawn, action, number in steps:
         rows: list[Any] = [
@@ -76,7 +79,10 @@ def driven(
         act(both, action)
         if action == "hear":
             heard += number
-            both.advance(heard)
+            if is_by_clock:
+                both.tick(number)
+            else:
+                both.advance(heard)
             if is_prompt:
                 both.check()
     both.of_rows.finish()
@@ -106,9 +112,10 @@ def test_interval_join_of_frames_is_that_of_rows(
     by = JoinInterval(how, bounds[0], bounds[0] + bounds[1])
     # Alone rows come at their own time, even if it was certain before.
     is_prompt = by.lower <= 0 <= by.upper
-    driven(by, steps, nulls_equal=nulls_equal, is_prompt=is_prompt)
+    driven(SideBySide(by, nulls_equal=nulls_equal), steps, is_prompt=is_prompt)
 
 
+@pytest.mark.parametrize("is_event_time", [True, False], ids=["time", "clock"])
 @pytest.mark.parametrize("how", HOWS)
 @examples(0.2)
 @given(
@@ -117,34 +124,17 @@ def test_interval_join_of_frames_is_that_of_rows(
     nulls_equal=st.booleans(),
 )
 def test_window_join_of_frames_is_that_of_rows(
-    *, how: How, steps: list[Any], window: tuple[int, int, int], nulls_equal: bool
+    *,
+    how: How,
+    is_event_time: bool,
+    steps: list[Any],
+    window: tuple[int, int, int],
+    nulls_equal: bool,
 ) -> None:
-    """Every window by itself: overlapping ones, and such with gaps between them."""
-    driven(JoinWindow(how, *window), steps, nulls_equal=nulls_equal)
-
-
-@pytest.mark.parametrize("how", HOWS)
-@examples(0.2)
-@given(
-    steps=STEPS,
-    window=st.tuples(st.integers(1, 9), st.integers(1, 12), st.integers(-4, 4)),
-    nulls_equal=st.booleans(),
-)
-def test_window_join_of_frames_by_the_clock_is_that_of_rows(
-    *, how: How, steps: list[Any], window: tuple[int, int, int], nulls_equal: bool
-) -> None:
-    """Rows lie where the clock stands, windows are over when it says so."""
-    by = JoinWindow(how, *window, is_event_time=False)
-    both = SideBySide(by, is_timed=False, nulls_equal=nulls_equal)
-    for port, drawn, action, number in steps:
-        both.give([(key, 0, value) for key, _, value, _ in drawn], port)
-        act(both, action)
-        if action == "hear":
-            both.tick(number)
-            both.check()
-    both.of_rows.finish()
-    both.of_frames.finish()
-    both.check()
+    """Every window by itself, overlapping or with gaps, where rows or the clock say so."""
+    by = JoinWindow(how, *window, is_event_time=is_event_time)
+    both = SideBySide(by, is_timed=is_event_time, nulls_equal=nulls_equal)
+    driven(both, steps, is_by_clock=not is_event_time)
 
 
 @pytest.mark.parametrize("direction", list(Direction))
@@ -166,7 +156,8 @@ def test_asof_join_of_frames_is_that_of_rows(
     """One result for every left row, whatever came first; equal times included."""
     if how is How.LEFT and direction is not Direction.BACKWARD:
         tolerance = tolerance or 0
-    driven(JoinAsof(how, direction, tolerance), steps, nulls_equal=nulls_equal)
+    by = JoinAsof(how, direction, tolerance)
+    driven(SideBySide(by, nulls_equal=nulls_equal), steps)
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -177,15 +168,7 @@ def test_keyed_join_of_frames_is_that_of_rows(
 ) -> None:
     """Every left row with every right row of its keys, as long as both are there."""
     both = SideBySide(Join(how, ttl_ms), is_timed=False, nulls_equal=nulls_equal)
-    for port, drawn, action, number in steps:
-        both.give([(key, 0, value) for key, _, value, _ in drawn], port)
-        act(both, action)
-        if action == "hear":
-            both.tick(number)
-            both.check()
-    both.of_rows.finish()
-    both.of_frames.finish()
-    both.check()
+    driven(both, steps, is_by_clock=True)
 
 
 @examples(0.2)
@@ -194,16 +177,4 @@ def test_pairs_of_a_keyed_join_have_the_larger_time(
     steps: list[Any], ttl_ms: int | None
 ) -> None:
     """An inner join of timed frames is timed, though the clock says who is there."""
-    both = SideBySide(Join(How.INNER, ttl_ms))
-    for port, drawn, action, number in steps:
-        rows: list[Any] = [
-            (key, time if gap is None else Behind(time, time + gap), value)
-            for key, time, value, gap in drawn
-        ]
-        both.give(rows, port)
-        act(both, action)
-        if action == "hear":
-            both.tick(number)
-    both.of_rows.finish()
-    both.of_frames.finish()
-    both.check()
+    driven(SideBySide(Join(How.INNER, ttl_ms)), steps, is_by_clock=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from millstream.plan.iteration import Iteration
     from millstream.plan.nodes import Node
+    from millstream.protocol.rounds import LoopDecider
 
 __all__ = ["FROM_OUTSIDE", "decider_of"]
 
@@ -30,7 +31,7 @@ _HISTORY_MAX = 100
 class LookedAt(Operator):
     """Hears the heads of a free loop, and tells them when to look."""
 
-    def __init__(self, nodes: tuple[Node, ...], decider: Looks | Decider) -> None:
+    def __init__(self, nodes: tuple[Node, ...], decider: LoopDecider) -> None:
         super().__init__(nodes)
         self._decider = decider
 

@@ -6,11 +6,13 @@ does, so that no row is ever late.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from millstream.operators.base import Operator
 from millstream.operators.frame_sessions import SessionsOfFrame
 from millstream.operators.frame_windows import TimeWindowed
 from millstream.plan.frame_windows import END, PANE, WINDOW
@@ -22,55 +24,65 @@ if TYPE_CHECKING:
     from millstream.plan.nodes import Node
     from millstream.ports import Clock
     from millstream.state.frame_log import Told
-    from millstream.state.kernels import loading
     from millstream.state.settings import StateSettings
 
-__all__ = ["SessionsByClock", "TimeWindowedByClock"]
+__all__ = ["ByClock", "SessionsByClock", "TimeWindowedByClock"]
 
 
-class TimeWindowedByClock(TimeWindowed):
-    """A row per key and window, when the clock has come to its end."""
+class ByClock(Operator, ABC):
+    """Lets windows of event time go by the wall clock; it is inherited in front of them."""
+
+    #: Nothing of this time or earlier follows.
+    reached: int
 
     def __init__(
-        self,
-        nodes: tuple[Node, ...],
-        settings: StateSettings | None,
-        clock: Clock,
-        *,
-        engine: loading.Engine = "auto",
+        self, nodes: tuple[Node, ...], settings: StateSettings | None, clock: Clock
     ) -> None:
         self._clock = clock
-        super().__init__(nodes, settings, engine=engine)
+        super().__init__(nodes, settings)  # type: ignore[call-arg]  # as windows do
 
-    def begin(self) -> None:
-        super().begin()
+    @property
+    def now_ms(self) -> int:
+        """The time of rows that come now; it is in no window that is over."""
+        return max(self._clock.wall_ms(), self.reached + 1)
+
+    def advance(self, time: int) -> Iterator[Any]:  # noqa: ARG002 - not our time
+        return iter(())
+
+    def tick(self, now_ms: int) -> Iterator[Any]:
+        """Yield the windows that are over."""
+        yield from super().advance(now_ms - 1)
+        self.set_tick()
+
+    def finish(self) -> Iterable[Any]:
+        return super().advance(END_OF_TIME)
+
+    def go_on(self) -> None:
+        super().go_on()
         self.tick_at_ms = None
+
+    @abstractmethod
+    def set_tick(self) -> None:
+        """Ask to be called when a window that has rows may be over."""
+
+
+class TimeWindowedByClock(ByClock, TimeWindowed):
+    """A row per key and window, when the clock has come to its end."""
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         panes = self.spec.panes
-        pane = panes.of(max(self._clock.wall_ms(), self.reached + 1))
+        pane = panes.of(self.now_ms)
         if panes.first_window(pane) <= panes.last_window(pane):
             self.runs.add_rows(rows.with_columns(pl.lit(pane, pl.Int64).alias(PANE)))
             if self.tick_at_ms is None:
                 self.tick_at_ms = self._end_of_first(pane)
         return self.flush()
 
-    def tick(self, now_ms: int) -> Iterator[Any]:
-        yield from super().advance(now_ms - 1)
-        self._set_tick()
-
-    def advance(self, time: int) -> Iterator[Any]:  # noqa: ARG002 - not our time
-        return iter(())
-
-    def finish(self) -> Iterable[Any]:
-        return super().advance(END_OF_TIME)
-
     def retell(self, logs: Sequence[Told]) -> None:
         super().retell(logs)
-        self._set_tick()
+        self.set_tick()
 
-    def _set_tick(self) -> None:
-        """Ask to be called at the end of the first window that has rows."""
+    def set_tick(self) -> None:
         first = self.runs.first_pane()
         self.tick_at_ms = None if first is None else self._end_of_first(first)
         if self.owed:
@@ -83,7 +95,7 @@ class TimeWindowedByClock(TimeWindowed):
         return panes.start(window) + panes.size
 
 
-class SessionsByClock(SessionsOfFrame):
+class SessionsByClock(ByClock, SessionsOfFrame):
     """A row per key and session, when nothing has come for the gap.
 
     Parameters
@@ -99,44 +111,31 @@ class SessionsByClock(SessionsOfFrame):
         clock: Clock,
         every_ms: float,
     ) -> None:
-        self._clock = clock
+        super().__init__(nodes, settings, clock)
         self._every_ms = ceil(every_ms)
         #: Before this time they are not looked at again.
         self._rest_until = 0
-        super().__init__(nodes, settings)
-
-    def begin(self) -> None:
-        super().begin()
-        self.tick_at_ms = None
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
-        now = max(self._clock.wall_ms(), self.reached + 1)
-        times = {WINDOW: now, END: now + self.spec.gap_ms}
+        now_ms = self.now_ms
+        times = {WINDOW: now_ms, END: now_ms + self.spec.gap_ms}
         self.take(
             rows.with_columns(
                 pl.lit(time, pl.Int64).alias(name) for name, time in times.items()
             )
         )
-        self._set_tick()
+        self.set_tick()
         return []
 
     def tick(self, now_ms: int) -> Iterator[Any]:
-        yield from super().advance(now_ms - 1)
         self._rest_until = now_ms + self._every_ms
-        self._set_tick()
-
-    def advance(self, time: int) -> Iterator[Any]:  # noqa: ARG002 - not our time
-        return iter(())
-
-    def finish(self) -> Iterable[Any]:
-        return super().advance(END_OF_TIME)
+        return super().tick(now_ms)
 
     def retell(self, logs: Sequence[Told]) -> None:
         super().retell(logs)
-        self._set_tick()
+        self.set_tick()
 
-    def _set_tick(self) -> None:
-        """Ask to be called when a session may be over."""
+    def set_tick(self) -> None:
         until = self.quiet_until
         is_quiet = until == END_OF_TIME
         self.tick_at_ms = None if is_quiet else max(until + 1, self._rest_until)

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from millstream.operators.frame_clock import ByClock
 from millstream.operators.frame_joins import NO_PROMISE, JoinedStreams
 from millstream.operators.frame_kept import clipped
 from millstream.plan.frame_windows import BEHIND, TIME, WINDOW
 from millstream.plan.joins import LEFT, RIGHT, How, JoinWindow
 from millstream.plan.windows import Panes
-from millstream.protocol.watermark import END_OF_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from millstream.plan.nodes import Node
-    from millstream.ports import Clock
     from millstream.state.settings import StateSettings
 
 __all__ = ["ClockWindowJoinedFrames", "WindowJoinedFrames"]
@@ -136,40 +135,19 @@ class WindowJoinedFrames(JoinedStreams):
         yield from (rows for rows in made if rows.height)
 
 
-class ClockWindowJoinedFrames(WindowJoinedFrames):
+class ClockWindowJoinedFrames(ByClock, WindowJoinedFrames):
     """Windows of the wall clock: rows lie where the clock stands when they come."""
 
-    def __init__(
-        self, nodes: tuple[Node, ...], settings: StateSettings | None, clock: Clock
-    ) -> None:
-        super().__init__(nodes, settings)
-        self._clock = clock
-
     def process(self, rows: Any, port: int) -> Any:
-        # A clock that was set back must not open a window that is over.
-        now = max(self._clock.wall_ms(), self.reached + 1)
-        made = super().process(
-            rows.with_columns(pl.lit(now, pl.Int64).alias(TIME), NO_PROMISE), port
-        )
-        self._set_tick()
+        now = pl.lit(self.now_ms, pl.Int64).alias(TIME)
+        made = super().process(rows.with_columns(now, NO_PROMISE), port)
+        self.set_tick()
         return made
-
-    def advance(self, time: int) -> Iterator[Any]:  # noqa: ARG002 - of the wall clock
-        return iter(())
-
-    def tick(self, now_ms: int) -> Iterator[Any]:
-        """Yield what the windows hold that are over."""
-        yield from super().advance(now_ms - 1)
-        self._set_tick()
-
-    def finish(self) -> Iterable[Any]:
-        return super().advance(END_OF_TIME)
 
     def hidden(self) -> tuple[pl.Expr, ...]:
         return ()
 
-    def _set_tick(self) -> None:
-        """Ask to be called at the end of the first window that has rows."""
+    def set_tick(self) -> None:
         panes = self._panes
         firsts = [first for side in self.sides if (first := side.first()) is not None]
         self.tick_at_ms = None
@@ -182,7 +160,7 @@ class ClockWindowJoinedFrames(WindowJoinedFrames):
 
     def _restored(self) -> None:
         super()._restored()
-        self._set_tick()
+        self.set_tick()
 
 
 def _last_window(panes: Panes) -> pl.Expr:

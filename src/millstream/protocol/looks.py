@@ -36,10 +36,10 @@ Invariants
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from millstream.protocol.rounds import Decision, EpochPassedOn, LoopUnread
+from millstream.protocol.rounds import EpochPassedOn, LoopDecider
 from millstream.protocol.watermark import (
     BEGINNING,
     END_OF_TIME,
@@ -49,7 +49,6 @@ from millstream.protocol.watermark import (
 
 if TYPE_CHECKING:
     from millstream.protocol.barrier import Barrier
-    from millstream.protocol.rounds import HeadReady, HeadUnread
 
 __all__ = ["Look", "LookPart", "LookingHead", "Looks"]
 
@@ -126,51 +125,23 @@ class LookingHead:
 
 
 @dataclass(slots=True)
-class Looks:
-    """The decider of a free loop.
+class Looks(LoopDecider):
+    """The decider of a free loop."""
 
-    Every method is an event and returns what all heads must be told, in order.
-    """
-
-    head_count: int
-    last: Decision | None = None
     _look: Look = Look()
-    _parts: dict[int, LookPart] = field(default_factory=dict)
-    _unread: set[int] = field(default_factory=set)
-
-    @property
-    def number(self) -> int:
-        """Number of the last decision."""
-        return 0 if self.last is None else self.last.number
 
     def announce(self, barrier: Barrier) -> list[Any]:
         """Pass an epoch on at once: a free loop is cut anywhere."""
         return [EpochPassedOn(barrier)]
 
-    def note_unread(self, unread: HeadUnread) -> list[Any]:
-        """Take note of a head without readers; stop the input if it is the last."""
-        self._unread.add(unread.head)
-        return [LoopUnread()] if self._is_unread else []
-
     def repeat(self) -> list[Any]:
         """Tell nothing: after a recovery looking begins anew."""
         return []
 
-    def hear(self, ready: HeadReady) -> list[Any]:
-        """Take what a head knows, perhaps once more; decide when all are known."""
-        if ready.number != self.number:
-            return []
-        self._parts[ready.head] = ready.part
-        if len(self._parts) < self.head_count:
-            return []
-        parts = [self._parts[head] for head in sorted(self._parts)]
+    def _judge_parts(self, parts: list[LookPart]) -> list[Any]:
         if any(part.now is not None for part in parts):
             return self._look_for_time(parts)
         return self._look_for_end(parts)
-
-    @property
-    def _is_unread(self) -> bool:
-        return len(self._unread) == self.head_count
 
     def _look_for_time(self, parts: list[LookPart]) -> list[Any]:
         promise = self._promise(parts)
@@ -183,7 +154,7 @@ class Looks:
         promise = self._promise(parts)
         has_looked = all(part.before is None for part in parts)
         is_quiet = has_looked and not any(part.returned for part in parts)
-        if self._is_unread or (is_quiet and self._look.asks_last_words):
+        if self.is_unread or (is_quiet and self._look.asks_last_words):
             return self._decided(Look(promise), is_over=True)
         quiet = self._look.quiet + 1 if is_quiet else 0
         return self._decided(Look(promise, quiet, quiet >= _QUIET_LOOKS))
@@ -205,9 +176,7 @@ class Looks:
 
     def _decided(self, look: Look, *, is_over: bool = False) -> list[Any]:
         self._look = look
-        self._parts.clear()
-        self.last = Decision(self.number + 1, is_over, look)
-        return [self.last]
+        return [self._next_decision(look, is_over=is_over)]
 
 
 def _least(promises: list[Watermark | None]) -> Watermark:

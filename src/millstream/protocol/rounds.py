@@ -22,7 +22,7 @@ Of an iteration inside another one, `input ended` is the end of the outer round.
 `over` once per outer round, and collects again.  Decisions are numbered through all of them.
 
 A *free loop* has no rounds.  Its heads obey decisions all the same: to look at what goes
-round, and that it is over (`millstream.protocol.looks`).
+round, and that it is over (`millstream.protocol.looks`).  Its decider is a `LoopDecider` too.
 
 Unread loops
 ------------
@@ -52,6 +52,7 @@ Invariants (see the `validate` of each)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from numbers import Real
@@ -72,6 +73,7 @@ __all__ = [
     "HeadPhase",
     "HeadReady",
     "HeadUnread",
+    "LoopDecider",
     "LoopUnread",
     "RoundsSoFar",
 ]
@@ -221,10 +223,63 @@ class Head:
 
 
 @dataclass(slots=True)
-class Decider:
-    """Decides after every round.
+class LoopDecider(ABC):
+    """What the deciders of all loops do: they hear heads, and number decisions.
 
     Every method is an event and returns what all heads must be told, in order.
+    """
+
+    head_count: int
+    last: Decision | None = field(default=None, init=False)
+    _parts: dict[int, Any] = field(default_factory=dict, init=False)
+    _unread: set[int] = field(default_factory=set, init=False)
+
+    @property
+    def number(self) -> int:
+        """Number of the last decision."""
+        return 0 if self.last is None else self.last.number
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nobody reads what leaves the loop."""
+        return len(self._unread) == self.head_count
+
+    @abstractmethod
+    def announce(self, barrier: Barrier) -> list[Any]:
+        """Pass an epoch on to where the loop may be cut."""
+
+    def hear(self, ready: HeadReady) -> list[Any]:
+        """Take what a head knows, perhaps once more; judge when all are known."""
+        if ready.number != self.number:
+            return []
+        self._parts[ready.head] = ready.part
+        if len(self._parts) < self.head_count:
+            return []
+        return self._judge_parts([self._parts[head] for head in sorted(self._parts)])
+
+    def note_unread(self, unread: HeadUnread) -> list[Any]:
+        """Take note of a head without readers; stop the input if it is the last."""
+        self._unread.add(unread.head)
+        return [LoopUnread()] if self.is_unread else []
+
+    @abstractmethod
+    def repeat(self) -> list[Any]:
+        """Tell again what heads may not know, after a recovery."""
+
+    @abstractmethod
+    def _judge_parts(self, parts: list[Any]) -> list[Any]:
+        """Go by the parts of all heads, in the order of heads."""
+
+    def _next_decision(self, value: Any, *, is_over: bool) -> Decision:
+        """Make the next decision; heads say anew when they are ready after it."""
+        self._parts.clear()
+        self.last = Decision(self.number + 1, is_over, value)
+        return self.last
+
+
+@dataclass(slots=True)
+class Decider(LoopDecider):
+    """Decides after every round.
 
     Parameters
     ----------
@@ -234,22 +289,13 @@ class Decider:
         need be no other.
     """
 
-    head_count: int
     rounds_max: int | None
     initial: Any
     judge: Callable[[Any, Any], tuple[Any, bool]]
     #: Of the iteration that is under way; 0 while heads collect.
     round: int = 0
     value: Any = None
-    last: Decision | None = None
-    _parts: dict[int, Any] = field(default_factory=dict)
-    _unread: set[int] = field(default_factory=set)
     _barrier: Barrier | None = None
-
-    @property
-    def number(self) -> int:
-        """Number of the last decision."""
-        return 0 if self.last is None else self.last.number
 
     def announce(self, barrier: Barrier) -> list[Any]:
         """Pass an epoch on, now or in front of the next decision; a newer one wins."""
@@ -258,28 +304,10 @@ class Decider:
         self._barrier = barrier
         return []
 
-    def hear(self, ready: HeadReady) -> list[Any]:
-        """Take note of a head that is ready; decide if it is the last."""
-        if ready.number != self.number:
-            return []
-        self._parts[ready.head] = ready.part
-        if len(self._parts) < self.head_count:
-            return []
-        parts = [self._parts[head] for head in sorted(self._parts)]
-        self._parts.clear()
-        if self.round == 0:
-            return self._begin()
-        return self.end_round(parts)
-
-    @property
-    def is_unread(self) -> bool:
-        """Whether nobody reads what leaves the loop."""
-        return len(self._unread) == self.head_count
-
     def note_unread(self, unread: HeadUnread) -> list[Any]:
-        """Take note of a head without readers; stop the input if it is the last."""
-        self._unread.add(unread.head)
-        return [LoopUnread()] if self.is_unread and self.round == 0 else []
+        """Take note of a head without readers; only heads that collect have input."""
+        told = LoopDecider.note_unread(self, unread)
+        return told if self.round == 0 else []
 
     def end_round(self, results: Any) -> list[Any]:
         """Judge a round."""
@@ -296,6 +324,9 @@ class Decider:
         self._parts.clear()
         return [] if self.last is None else [self.last]
 
+    def _judge_parts(self, parts: list[Any]) -> list[Any]:
+        return self._begin() if self.round == 0 else self.end_round(parts)
+
     def _begin(self) -> list[Any]:
         self.value = self.initial
         is_over = self.is_unread or self.rounds_max == 0
@@ -303,10 +334,9 @@ class Decider:
         return self._decided(is_over=is_over)
 
     def _decided(self, *, is_over: bool) -> list[Any]:
-        self.last = Decision(self.number + 1, is_over, self.value)
         barrier, self._barrier = self._barrier, None
         told: list[Any] = [] if barrier is None else [EpochPassedOn(barrier)]
-        return [*told, self.last]
+        return [*told, self._next_decision(self.value, is_over=is_over)]
 
 
 @dataclass(slots=True)
