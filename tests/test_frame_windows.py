@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 import pytest
 from tests.resizing import run_at_two_widths
-from tests.simulation.frame_window_flows import FRAME_WINDOW_CASES, SCHEMA, Threes, row
+from tests.simulation.frame_window_flows import (
+    FRAME_WINDOW_CASES,
+    LISTED,
+    SCHEMA,
+    Threes,
+    listed,
+    row,
+)
 from tests.simulation.window_flows import COUNT, DISORDER, SIZE, SLIDE, key, rows_of
 from tests.windowing import naive_sessions, naive_windows
 
@@ -68,7 +75,7 @@ def test_windows_on_frames_go_on_from_a_savepoint_at_another_width(
             ms.windows.everything(Threes()),
         )
     ]
-    run_at_two_widths(flow, widths, tmp_path, idle_ms=10, state_backend=backend)
+    run_at_two_widths(flow, widths, tmp_path, idle_ms=30, state_backend=backend)
 
     arrived = rows_of(2 * DISORDER)
     found, _ = naive_windows(TimeWindows(SIZE, SLIDE, 0, "event"), 0, arrived)
@@ -109,6 +116,7 @@ def test_frames_have_the_windows_of_rows_by_a_clock_set_by_hand(
     frame, lists = rows.to_frame(SCHEMA), pl.col("at").implode()
     cut = (frame.group_by("key") if has_keys else frame).window(window)
     made = cut.agg(lists).collect()
+    mapped = cut.map_window(listed, schema=LISTED).collect()
     keyed: Any = rows.key_by(lambda r: r["key"]) if has_keys else rows
     expected = keyed.map(lambda r: r["at"]).window(window).with_window().collect()
     found = (expected.unkey() if has_keys else expected).collect()
@@ -124,6 +132,8 @@ def test_frames_have_the_windows_of_rows_by_a_clock_set_by_hand(
     ]
     assert sorted(made.result().rows()) == sorted(right)
     assert len(right) > 3, "there is something to compare"
+    called = [(*bounds, values) for _, (bounds, values) in pairs]
+    assert sorted(made[1:] for made in mapped.result().rows()) == sorted(called)
 
 
 def test_rows_that_missed_their_turn_are_late_for_count_windows_and_triggers() -> None:

@@ -31,13 +31,36 @@ if TYPE_CHECKING:
 
     from tests.simulation.flows import Rows
 
-__all__ = ["FRAME_WINDOW_CASES"]
+    from millstream.windows import Window
+
+__all__ = [
+    "FRAME_WINDOW_CASES",
+    "LISTED",
+    "SCHEMA",
+    "Threes",
+    "listed",
+    "row",
+    "triggered",
+]
 
 SCHEMA = {"key": pl.Int64, "at": pl.Int64}
+LISTED = {
+    "key": pl.Int64,
+    "start": pl.Int64,
+    "end": pl.Int64,
+    "at": pl.List(pl.Int64),
+}
 
 
 def row(number: int) -> dict[str, int]:
     return {"key": key(number), "at": moment(number)}
+
+
+def listed(window: Window, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return one row: the key of the first, the bounds, and all timestamps."""
+    start, end = (pl.lit(bound, pl.Int64) for bound in window)
+    at = pl.col("at").implode()
+    return rows.select(pl.col("key").first(), start=start, end=end, at=at)
 
 
 def window_frames() -> Case:
@@ -119,7 +142,7 @@ def triggered_frames() -> Case:
     frame.group_by("key").window(everything).agg(lists).collect(name="by clock")
     frame.window(everything).agg(pl.len()).collect(name="all")
     expected = [(key(i), moment(i)) for i in range(COUNT)]
-    results = _triggered()
+    results = triggered(expected)
 
     def check(rows: Rows) -> None:
         for name in ("by time", "by clock"):
@@ -130,12 +153,12 @@ def triggered_frames() -> Case:
     return Case(flow, check)
 
 
-def _triggered() -> list[tuple[int, list[int]]]:
+def triggered(rows: list[tuple[int, int]]) -> list[tuple[int, list[int]]]:
     """Return three rows of a key in order, or those of a hundred milliseconds."""
     made: list[tuple[int, list[int]]] = []
-    for own in range(KEYS):
+    for own in {name for name, _ in rows}:
         part: list[int] = []
-        for at in sorted(moment(i) for i in range(COUNT) if key(i) == own):
+        for at in sorted(at for name, at in rows if name == own):
             if part and at // 100 > part[0] // 100:
                 made.append((own, part))
                 part = []
@@ -202,6 +225,33 @@ def promised_frames() -> Case:
     return Case(flow, check)
 
 
+def mapped_frames() -> Case:
+    """Call a function with the rows of windows: by key, by number, by the clock."""
+    flow = ms.Flow("mapped frames")
+    frame = flow.from_parallel(spread).map(row).to_frame(SCHEMA)
+    timed = frame.event_time("at", disorder=4 * DISORDER)
+    sliding = timed.group_by("key").window(ms.windows.sliding(SIZE, SLIDE, offset=3))
+    sliding.map_window(listed, schema=LISTED).collect(name="sliding")
+    sevens = timed.window(ms.windows.count(7))
+    sevens.map_window(listed, schema=LISTED).collect(name="sevens")
+    clock = frame.group_by("key").window(ms.windows.tumbling("20ms", time="processing"))
+    clock.map_window(lambda _, rows: rows, schema=SCHEMA).collect(name="clock")
+    arrived = rows_of(4 * DISORDER)
+    found, _ = naive_windows(TimeWindows(SIZE, SLIDE, 3, "event"), 0, arrived)
+    windows = [(k, *b, sorted(r.time for r in rows)) for (k, b), rows in found.items()]
+    times = sorted(map(moment, range(COUNT)))
+    numbers = range(0, COUNT - COUNT % 7, 7)
+    expected = [(i, i + 7, times[i : i + 7]) for i in numbers]
+
+    def check(rows: Rows) -> None:
+        same([(*place, list(at)) for *place, at in rows["sliding"]], windows)
+        sevens = [(start, end, list(at)) for _, start, end, at in rows["sevens"]]
+        assert sevens == expected
+        same(rows["clock"], [(key(i), moment(i)) for i in range(COUNT)])
+
+    return Case(flow, check)
+
+
 FRAME_WINDOW_CASES: tuple[Callable[[], Case], ...] = (
     window_frames,
     late_frames,
@@ -209,4 +259,5 @@ FRAME_WINDOW_CASES: tuple[Callable[[], Case], ...] = (
     triggered_frames,
     frames_by_the_clock,
     promised_frames,
+    mapped_frames,
 )

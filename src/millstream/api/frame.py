@@ -367,7 +367,7 @@ class Frame(
 
 
 class WindowFrame(Frame):
-    """A row per window, as `agg` of a frame that is cut into windows makes them."""
+    """What `agg` or `map_window` makes of a frame that is cut into windows."""
 
     def __init__(
         self, flow: Flow, node: Node, schema: pl.Schema, made: Node, given: pl.Schema

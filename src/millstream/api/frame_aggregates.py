@@ -249,7 +249,10 @@ def frame_aggregate(
     """Aggregate in Python: any state per key that can be pickled and merged.
 
     `update` gets the state and the values of the key in a batch; which rows make a batch
-    is up to the engine, so the result must not depend on it.
+    is up to the engine, so the result must not depend on it.  Nor must it depend on the
+    order of values: they come as they arrive, in windows of event time too, and `merge`
+    gets states in any order.  Where the order of timestamps counts, take `implode` or
+    `WindowedFrame.map_window`.
 
     Examples
     --------

@@ -6,16 +6,19 @@ A frame with event time carries it in columns that its schema does not show
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.api.building import checked_callable, located, user_location
+from millstream.api.building import checked_function, located, user_location
 from millstream.api.event_time import MAX_AHEAD, checked_disorder
 from millstream.api.frame_keys import GroupKeys, group_keys
-from millstream.api.rowwise import checked_query
+from millstream.api.frame_times import promises_of, time_of
 from millstream.api.window_verbs import checked_window
 from millstream.errors import UsageError
+from millstream.operators.frame_table import FrameAggregation
+from millstream.operators.frame_time_parts import rows_part
 from millstream.plan import frame_windows as specs
 from millstream.plan.frame_windows import HIDDEN, WHOLE, WINDOW_END, WINDOW_START
 from millstream.plan.frames import Transform
@@ -32,19 +35,21 @@ if TYPE_CHECKING:
     from millstream.api.flow import Flow
     from millstream.api.frame import Frame, WindowFrame
     from millstream.api.frame_aggregates import FrameAggregate
-    from millstream.operators.frame_table import FrameAggregation
-    from millstream.plan.frame_windows import FrameWindowSpec
     from millstream.plan.nodes import Node
     from millstream.plan.time import Duration
-    from millstream.plan.windows import AnyWindow
+    from millstream.plan.windows import AnyWindow, Window
+
+    FrameWindows = (
+        specs.TimeWindowFrame
+        | specs.SessionFrame
+        | specs.CountFrame
+        | specs.TriggerFrame
+    )
 
     Promises = Callable[[], Callable[[dict[str, Any], int], int | None]]
     """What is called once per split."""
 
 __all__ = ["FrameTimeVerbs", "WindowedFrame", "late_frame"]
-
-_PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
-"""How many units of time are a millisecond."""
 
 
 class FrameTimeVerbs:
@@ -109,7 +114,7 @@ class FrameTimeVerbs:
 
         with located("event_time"):
             _check_free(self.schema, HIDDEN)
-            time, kind = _time_of(timestamp, self.schema)
+            time, kind = time_of(timestamp, self.schema)
             spec = specs.AssignFrameTime(
                 time,
                 checked_disorder(disorder, watermark),
@@ -117,7 +122,7 @@ class FrameTimeVerbs:
                 None if max_ahead is None else milliseconds(max_ahead),
                 kind,
                 splits_in_order,
-                _promises_of(watermark, self.schema),
+                promises_of(watermark, self.schema),
             )
         times = {"takes_times": False, "makes_times": True, "makes_frames": True}
         source = self._flow.untimed(self._node.id)
@@ -179,7 +184,7 @@ class FrameTimeVerbs:
 
 
 class WindowedFrame:
-    """A frame cut into windows; `agg` makes a row of each."""
+    """A frame cut into windows; `agg` makes a row of each, `map_window` any rows."""
 
     def __init__(
         self,
@@ -228,41 +233,144 @@ class WindowedFrame:
         """
         from millstream.api.frame_aggregates import built  # noqa: PLC0415 - mutual
 
-        flow, keys, given = self._flow, self._keys, self._given
-        in_time = given.is_timed and not given.waits_for_order
-        aggregation, schema = built(self._schema, keys, exprs, named, in_time=in_time)
+        aggregation, schema = built(
+            self._schema, self._keys, exprs, named, in_time=self._is_in_time
+        )
         spec = self._spec(aggregation)
         if isinstance(spec, specs.TimeWindowFrame | specs.SessionFrame):
             schema = self._with_bounds(schema, spec.kind)
-        name = name or flow.plan.free_name("agg")
-        source = self._in_order(name)
-        made = node = flow.add(
-            "agg",
+        name = name or self._flow.plan.free_name("agg")
+        node, late = self._added("agg", spec, name)
+        shown = {column: kind for column, kind in schema.items() if column != WHOLE}
+        return self._window_frame(node, pl.Schema(shown), late)
+
+    def map_window(
+        self,
+        function: Callable[[Window, pl.DataFrame], pl.DataFrame],
+        *,
+        schema: Any,
+        name: str | None = None,
+    ) -> WindowFrame:
+        """Call a function with every window that has rows, and its rows.
+
+        They have all columns of the frame, and keys that were computed under names of
+        their own.  In event time they are in the order of their timestamps, elsewhere as
+        they come.  Bounds are those of `millstream.windows.Window`: milliseconds since
+        1970, whatever type the timestamps have; of a count window, numbers of rows.
+
+        The result has the columns of what the function returns, which may have any
+        number of rows.  In event time their timestamp is the last millisecond of the
+        window; elsewhere they have none.
+
+        moves data: yes · state: all rows of windows that are not over · waits: for them
+
+        Parameters
+        ----------
+        schema
+            Names and types of the columns that the function returns.
+
+        Examples
+        --------
+        >>> import millstream as ms, polars as pl
+        >>> flow = ms.Flow("map_window")
+        >>> clicks = pl.DataFrame({"page": ["a", "b", "a"], "at": [1, 12, 5]})
+        >>> timed = flow.from_frame(clicks).event_time("at", disorder=10)
+        >>> def path(window: ms.windows.Window, rows: pl.DataFrame) -> pl.DataFrame:
+        ...     return pl.DataFrame(
+        ...         {"from": [window.start], "pages": ["".join(rows["page"])]}
+        ...     )
+        >>> schema = {"from": pl.Int64, "pages": pl.String}
+        >>> windows = timed.window(ms.windows.sliding(20, 10))
+        >>> paths = windows.map_window(path, schema=schema).collect()
+        >>> _ = flow.run(on="local")
+        >>> sorted(paths.result().rows())
+        [(-10, 'aa'), (0, 'aab'), (10, 'b')]
+        """
+        checked_function("map_window", function)
+        with located("map_window"):
+            after = _result_schema(schema)
+        flow, names = self._flow, tuple(n for n in self._keys.names if n != WHOLE)
+        name = name or flow.plan.free_name("map_window")
+        rows, start, end = self._free_names("rows", WINDOW_START, WINDOW_END)
+        windows = self._spec(self._rows_kept(rows))
+        bounds = None
+        if not isinstance(windows, specs.TriggerFrame):
+            bounds = start, end
+            windows = replace(windows, bounds=bounds)
+        if isinstance(windows, specs.TimeWindowFrame):
+            windows = replace(windows, keeps_rows=True)
+        made, late = self._added("map_window", windows, f"{name}.rows")
+        node = flow.add(
+            "map_window",
+            specs.MapWindow(function, after, rows, names, bounds),
+            (made.id,),
+            name=name,
+            makes_frames=True,
+            takes_times=self._is_in_time,
+            makes_times=self._is_in_time,
+        )
+        return self._window_frame(node, after, late)
+
+    def _rows_kept(self, name: str) -> FrameAggregation:
+        """Return the aggregation that keeps all rows, as lists in one column."""
+        keys = self._keys
+        columns = {column: pl.col(column) for column in self._schema}
+        for column, known in keys.renamed.items():
+            if known != WHOLE:
+                columns.setdefault(known, pl.col(column))
+        part = rows_part(columns, name, in_time=self._is_in_time)
+        return FrameAggregation(keys.columns, (part,), (), (pl.col(name),))
+
+    def _free_names(self, *names: str) -> list[str]:
+        """Return names that no key has, as much like these as can be."""
+        taken = {*self._keys.names, *self._keys.columns}
+        free = []
+        for name in names:
+            found = name
+            while found in taken:
+                found += "_"
+            free.append(found)
+        return free
+
+    @property
+    def _is_in_time(self) -> bool:
+        """Whether the windows are of event time, and results have timestamps."""
+        return self._given.is_timed and not self._given.waits_for_order
+
+    def _added(self, verb: str, spec: FrameWindows, name: str) -> tuple[Node, Node]:
+        """Append a window, and what it needs before and behind it.
+
+        Returned are the node that has its rows, and that for which rows may be late.
+        """
+        flow, keys, given = self._flow, self._keys, self._given
+        source = self._in_order(verb, name)
+        made = flow.add(
+            verb,
             spec,
             (source.id if given.is_timed else flow.untimed(source.id),),
             name=name,
             makes_frames=True,
             takes_times=given.is_timed,
-            makes_times=in_time,
+            makes_times=self._is_in_time,
         )
         late = source if given.waits_for_order else made
-        if keys.renamed:
-            node = flow.add(
-                "agg",
-                Transform(_renaming(keys)),
-                (made.id,),
-                name=f"{made.name}.keys",
-                makes_frames=True,
-            )
-        shown = {column: kind for column, kind in schema.items() if column != WHOLE}
-        return _window_frame(flow, node, pl.Schema(shown), late, self._schema)
+        if not keys.renamed:
+            return made, late
+        renamed = flow.add(
+            verb,
+            Transform(_renaming(keys)),
+            (made.id,),
+            name=f"{made.name}.keys",
+            makes_frames=True,
+        )
+        return renamed, late
 
-    def _in_order(self, name: str) -> Node:
+    def _in_order(self, verb: str, name: str) -> Node:
         """Return the node whose rows windows get; they may have to wait for order."""
         if not self._given.waits_for_order:
             return self._node
         return self._flow.add(
-            "agg",
+            verb,
             specs.OrderFrame(self._keys.columns, tuple(self._schema)),
             (self._node.id,),
             name=f"{name}.order",
@@ -271,7 +379,7 @@ class WindowedFrame:
             makes_times=True,
         )
 
-    def _spec(self, aggregation: FrameAggregation) -> FrameWindowSpec:
+    def _spec(self, aggregation: FrameAggregation) -> FrameWindows:
         window, columns = self._window, tuple(self._schema)
         if isinstance(window, CountWindows):
             panes = Panes(window.size, window.slide)
@@ -301,17 +409,14 @@ class WindowedFrame:
         between = dict.fromkeys(bounds, pl.Int64() if kind is None else kind)
         return pl.Schema(known | between | rest)
 
+    def _window_frame(self, node: Node, schema: pl.Schema, late: Node) -> WindowFrame:
+        """Return a frame that also knows for which node rows may have come too late."""
+        from millstream.api.frame import WindowFrame  # noqa: PLC0415 - mutual
+
+        return WindowFrame(self._flow, node, schema, late, self._schema)
+
     def __repr__(self) -> str:
         return f"<WindowedFrame by {self._window} at {self._node.location}>"
-
-
-def _window_frame(
-    flow: Flow, node: Node, schema: pl.Schema, made: Node, given: pl.Schema
-) -> WindowFrame:
-    """Return a frame that also knows what came too late for the node that made it."""
-    from millstream.api.frame import WindowFrame  # noqa: PLC0415 - built on this module
-
-    return WindowFrame(flow, node, schema, made, given)
 
 
 def late_frame(flow: Flow, made: Node, schema: pl.Schema, name: str | None) -> Frame:
@@ -358,34 +463,20 @@ def _is_count(aggregation: FrameAggregation) -> bool:
     )
 
 
-def _time_of(timestamp: Any, schema: pl.Schema) -> tuple[pl.Expr, Any]:
-    """Return the milliseconds of a row, and what type of time they were."""
-    if not isinstance(timestamp, str | pl.Expr):
-        msg = f"it takes a column or an expression, got {timestamp!r}"
+def _result_schema(schema: Any) -> pl.Schema:
+    """Return the columns that a function says it makes."""
+    try:
+        known = pl.Schema(schema)
+    except (TypeError, ValueError):
+        known = pl.Schema()
+    if not known:
+        msg = (
+            "schema= takes names and types of the columns that the function returns, "
+            f"such as {{'x': pl.Int64}}, got {schema!r}"
+        )
         raise UsageError(msg)
-    expr = pl.col(timestamp) if isinstance(timestamp, str) else timestamp
-    made = checked_query("event_time", lambda f: f.select(expr), schema, (expr,))
-    if len(made) != 1:
-        msg = f"it takes one column, got {list(made)}"
-        raise UsageError(msg)
-    (kind,) = made.values()
-    if kind.is_integer():
-        return expr.cast(pl.Int64), None
-    if kind == pl.Date:
-        return expr.cast(pl.Datetime("ms")).to_physical(), pl.Datetime("ms")
-    if isinstance(kind, pl.Datetime):
-        number = expr.to_physical() // _PER_MILLISECOND[kind.time_unit]
-        return number, pl.Datetime("ms", kind.time_zone)
-    msg = f"timestamps are Int64, in milliseconds since 1970, or Datetime; {expr} is {kind}"
-    raise UsageError(msg)
-
-
-def _promises_of(watermark: Any, schema: pl.Schema) -> Any:
-    """Return what makes a promise of a row, or functions that do."""
-    if watermark is None or isinstance(watermark, str | pl.Expr):
-        return None if watermark is None else _time_of(watermark, schema)[0]
-    checked_callable("event_time", watermark)
-    return watermark
+    _check_free(known, HIDDEN)
+    return known
 
 
 def _kind_of_times(flow: Flow, node: Node) -> Any:

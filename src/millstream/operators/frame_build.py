@@ -14,6 +14,7 @@ from millstream.operators.frame_interval_join import (
     KeyedJoinedFrames,
 )
 from millstream.operators.frame_join import JoinedFrames, JoinedStatic
+from millstream.operators.frame_map_window import MappedWindows
 from millstream.operators.frame_ordering import SortedFrame
 from millstream.operators.frame_sessions import SessionsOfFrame
 from millstream.operators.frame_text import (
@@ -43,6 +44,7 @@ from millstream.plan.frame_windows import (
     CombinePanes,
     CountFrame,
     FrameWindowSpec,
+    MapWindow,
     OrderFrame,
     SessionFrame,
     TimeWindowFrame,
@@ -148,6 +150,7 @@ def joins(run: tuple[Node, ...], node: Node) -> bool:
 _PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
     specs.Transform: Transformed,
     specs.MapFrames: MappedFrames,
+    MapWindow: MappedWindows,
     specs.ToRows: RowsFromFrames,
     specs.ToFrame: FramesFromRows,
     specs.JoinStatic: JoinedStatic,

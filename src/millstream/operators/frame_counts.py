@@ -252,8 +252,19 @@ class CountWindowed(LoggedWindows[CountFrame]):
         made = table.finished()
         assert made is not None
         made = made.sort(WINDOW)
-        keys = self._numbers.keys(made[SLOT].to_numpy())
-        return keys.hstack(made.drop(SLOT, WINDOW))
+        slots = made[SLOT].to_numpy()
+        rest = made.drop(SLOT, WINDOW)
+        bounds = self._bounds(made[WINDOW].to_numpy(), slots)
+        return self._numbers.keys(slots).hstack(bounds).hstack(rest)
+
+    def _bounds(self, windows: Integers, slots: Integers) -> list[pl.Series]:
+        """Return from which row of its key to before which windows go, if that is asked."""
+        if self.spec.bounds is None:
+            return []
+        panes, (first, beyond) = self.spec.panes, self.spec.bounds
+        starts = windows * panes.slide
+        ends = np.minimum(starts + panes.size, self._numbers.counts[slots])
+        return [pl.Series(first, starts), pl.Series(beyond, ends)]
 
     def _hold(self, others: pl.DataFrame, chosen: pl.DataFrame, done: Integers) -> None:
         """Keep the parts that windows still need."""

@@ -16,9 +16,11 @@ from millstream.operators.frame_parts import ColumnPart, expression, keeps_lengt
 from millstream.plan.frame_windows import TIME
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from millstream.plan.expressions import Part
 
-__all__ = ["part_in_time"]
+__all__ = ["part_in_time", "rows_part"]
 
 _FIRST, _LAST = ("First", "FirstNonNull"), ("Last", "LastNonNull")
 
@@ -31,6 +33,25 @@ def part_in_time(part: Part, name: str) -> ColumnPart | None:
     if not keeps_length(values):
         return None
     return _values(values, name) if part.kind == "Implode" else _end(part, values, name)
+
+
+def rows_part(
+    columns: Mapping[str, pl.Expr], name: str, *, in_time: bool
+) -> ColumnPart:
+    """Return how whole rows are kept: as they come, and in order when they are wanted."""
+    kept = pl.col(name)
+    merge = kept.explode(empty_as_null=False).implode()
+    fields = [column.alias(field) for field, column in columns.items()]
+    if not in_time:
+        return ColumnPart((pl.struct(fields).implode().alias(name),), (merge,), kept)
+    row = pl.element()
+    ordered = _sorted(row, row.struct.field(TIME))
+    shown = pl.struct([ordered.struct.field(field) for field in columns])
+    return ColumnPart(
+        (pl.struct(*fields, TIME).implode().alias(name),),
+        (merge,),
+        kept.list.eval(shown),
+    )
 
 
 def _end(part: Part, values: pl.Expr, name: str) -> ColumnPart:

@@ -26,8 +26,6 @@ from millstream.plan.frame_windows import (
     PANE,
     TIME,
     WINDOW,
-    WINDOW_END,
-    WINDOW_START,
     CombinePanes,
     TimeWindowFrame,
 )
@@ -304,12 +302,13 @@ def windows_told(
 ) -> pl.DataFrame:
     """Put bounds in the place of the number of a window, and give the rows their time."""
     kind = pl.Int64() if spec.kind is None else spec.kind
+    first, beyond = spec.bounds
     place = made.columns.index(WINDOW)
     hidden = ((end - 1).alias(TIME), pl.lit(None, pl.Int64).alias(BEHIND))
     return made.select(
         *made.columns[:place],
-        start.cast(kind).alias(WINDOW_START),
-        end.cast(kind).alias(WINDOW_END),
+        start.cast(kind).alias(first),
+        end.cast(kind).alias(beyond),
         *(name for name in made.columns[place + 1 :] if name != END),
         *(() if spec.is_by_clock else hidden),
     )

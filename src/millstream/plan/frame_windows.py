@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from millstream.plan.windows import Everything, Panes
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "CombinePanes",
     "CountFrame",
     "FrameWindowSpec",
+    "MapWindow",
     "OrderFrame",
     "SessionFrame",
     "TimeWindowFrame",
@@ -114,6 +117,10 @@ class TimeWindowFrame:
         Whether rows have the time at which they come, not their timestamps.
     is_combined
         Whether parts of panes come, not rows.
+    bounds
+        What the bounds of windows are called in the result.
+    keeps_rows
+        Whether what is kept are the rows, so that parts of panes are not fewer.
     """
 
     aggregation: Any
@@ -124,6 +131,8 @@ class TimeWindowFrame:
     window: Any = None
     is_by_clock: bool = False
     is_combined: bool = False
+    bounds: tuple[str, str] = (WINDOW_START, WINDOW_END)
+    keeps_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +153,7 @@ class SessionFrame:
     kind: Any = None
     window: Any = None
     is_by_clock: bool = False
+    bounds: tuple[str, str] = (WINDOW_START, WINDOW_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +166,9 @@ class CountFrame:
         Whether windows that are not full when the input ends are left out.
     is_counted
         Whether nothing is known of the rows but how many there are.
+    bounds
+        What the numbers of the first row, and of the one behind the last, are called in
+        the result; None if they are not in it.
     """
 
     aggregation: Any
@@ -164,6 +177,7 @@ class CountFrame:
     is_counted: bool = False
     window: Any = None
     is_combined: bool = False
+    bounds: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +213,29 @@ class OrderFrame:
 
     keys: tuple[str, ...]
     columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapWindow:
+    """Any data frame for the rows of a window; every window comes as a row.
+
+    Attributes
+    ----------
+    schema
+        Of what the function returns.
+    rows
+        The column that has the rows of a window as a list.
+    keys
+        The columns that have its key, for people.
+    bounds
+        The columns that have its bounds; None where there is only one window.
+    """
+
+    function: Callable[[Any, Any], Any]
+    schema: Any
+    rows: str
+    keys: tuple[str, ...] = ()
+    bounds: tuple[str, str] | None = None
 
 
 FrameWindowSpec = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.plan.frame_joins import JoinFrameStreams
-from millstream.plan.frame_windows import FrameWindowSpec
+from millstream.plan.frame_windows import FrameWindowSpec, MapWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,4 +172,5 @@ FrameSpec = (
     | Tokens
     | CollectFrames
     | FrameWindowSpec
+    | MapWindow
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.plan import frames, nodes
+from millstream.plan.frame_windows import MapWindow
 from millstream.plan.grouping import ByFunction, Fields
 from millstream.plan.windows import CombineWindows, Windowed
 
@@ -40,6 +41,7 @@ _SENDING = (
     frames.Transform,
     frames.MapFrames,
     frames.ToFrame,
+    MapWindow,
 )
 
 

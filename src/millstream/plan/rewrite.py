@@ -77,7 +77,7 @@ class _Rewriter:
             case Windowed() if self._can_combine_windows(node, node.spec):
                 self._narrow(node, CombineWindows(node.spec))
                 self._mark_combined()
-            case TimeWindowFrame(is_by_clock=False) if self._can_combine_panes(node):
+            case TimeWindowFrame() if self._can_combine_rows(node, node.spec):
                 self._combine_by_key(node, CombinePanes(node.spec))
             case AggregateAll(aggregate) if self._can_combine(aggregate):
                 self._narrow(node, CombineAll(aggregate))
@@ -92,6 +92,11 @@ class _Rewriter:
     def _can_combine(self, aggregate: Aggregate) -> bool:
         is_safe = not self.has_letters or aggregate.name == "count"
         return is_safe and aggregate.merge is not None
+
+    def _can_combine_rows(self, node: Node, spec: TimeWindowFrame) -> bool:
+        """Whether rows of a frame become fewer by aggregating them before they move."""
+        is_smaller = not spec.is_by_clock and not spec.keeps_rows
+        return is_smaller and self._can_combine_panes(node)
 
     def _can_combine_panes(self, node: Node) -> bool:
         """Whether no row can come too late for a window but by its own origin's word.
