@@ -1,7 +1,8 @@
-"""How many examples Hypothesis tries, by what a test costs and how long a run may take.
+"""How many examples and seeds are tried, by what a test costs and how long a run may take.
 
 The profile says how thorough a run is: `dev` is for ``make check``, `test` for
-``make test`` and `ci` for ``.ci/run``.  A test that costs more than most takes a share.
+``make test`` and `ci` for ``.ci/run``, which has an hour.  A test that costs more than most
+takes a share of the examples.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import os
 
 from hypothesis import settings
 
-__all__ = ["examples", "load_profile"]
+__all__ = ["examples", "load_profile", "seed_count"]
 
-_PROFILES = {"dev": 50, "test": 100, "ci": 200}
+_PROFILES = {"dev": 30, "test": 50, "ci": 150}
+"""So many examples of a test that costs as much as most."""
 
 
 def load_profile() -> None:
@@ -25,7 +27,16 @@ def load_profile() -> None:
             derandomize=name == "ci",
             print_blob=name == "ci",
         )
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+    settings.load_profile(_profile())
+
+
+def seed_count(count: int) -> int:
+    """Return how many of so many seeds of the simulator a run tries."""
+    return count if _profile() == "ci" else count // 4
+
+
+def _profile() -> str:
+    return os.environ.get("HYPOTHESIS_PROFILE", "dev")
 
 
 def examples(share: float) -> settings:

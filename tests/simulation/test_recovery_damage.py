@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.examples import seed_count
 from tests.simulation import recovery_flows
 from tests.simulation.recovery_flows import late_writing, stateful
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 MAKERS = (stateful, late_writing)
 FEW_SEEDS = 12
-MANY_SEEDS = 200
+MANY_SEEDS = seed_count(200)
 CHUNK_SEEDS = 50
 EPOCHS_MIN = 2
 RETAINED = 3

@@ -11,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.examples import seed_count
 from tests.simulation.loop_flows import LOOP_CASES, bank, ring
 from tests.simulation.mistakes import often
 from tests.simulation.recovering import TIME_CASES, failures_of
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 
     from tests.simulation.flows import Case
 
-MANY_SEEDS = 2_000
+MANY_SEEDS = seed_count(2_000)
 """Of all jobs together, and as many of the loops whose sum is conserved."""
 CONSERVED = (ring, bank)
 OTHER_LOOPS = tuple(make for make in LOOP_CASES if make not in CONSERVED)
-LOOP_SEEDS = 540
+LOOP_SEEDS = seed_count(540)
 """Of the other loops together."""
-TIME_SEEDS = 600
+TIME_SEEDS = seed_count(600)
 """Of all flows with time together, which do more in every seed."""
 CHUNK_SEEDS = 50
 FEW_SEEDS = 4
@@ -69,7 +70,7 @@ def test_job_survives_a_few_seeds(make: Callable[[], Case]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "seeds"), chunks(CASES), ids=name_of)
 def test_job_survives_many_seeds(make: Callable[[], Case], seeds: range) -> None:
-    """All flows together run through two thousand seeds."""
+    """All flows together run through two thousand seeds, where time allows."""
     assert failures_of(make.__name__, seeds) == []
 
 
@@ -93,7 +94,7 @@ def test_sum_in_a_loop_survives_many_seeds(
     ("make", "seeds"), chunks(OTHER_LOOPS, LOOP_SEEDS), ids=name_of
 )
 def test_loop_survives_many_seeds(make: Callable[[], Case], seeds: range) -> None:
-    """All other loops together run through five hundred seeds."""
+    """All other loops together run through five hundred seeds, where time allows."""
     assert failures_of(make.__name__, seeds) == []
 
 
@@ -106,7 +107,7 @@ def test_time_survives_a_few_seeds(make: Callable[[], Case]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "seeds"), chunks(TIME_CASES, TIME_SEEDS), ids=name_of)
 def test_time_survives_many_seeds(make: Callable[[], Case], seeds: range) -> None:
-    """All flows with time together run through six hundred seeds."""
+    """All flows with time together run through six hundred seeds, where time allows."""
     assert failures_of(make.__name__, seeds) == []
 
 
