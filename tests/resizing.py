@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ import millstream as ms
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["run_at_two_widths"]
+__all__ = ["run_at_two_widths", "run_at_widths"]
 
 EPOCHS = 3
 
@@ -29,24 +30,46 @@ def run_at_two_widths(
 
     `idle_ms` is how long the source pauses at first, so that there is a middle.
     """
-    job = flow.start(
-        on="local",
-        workers=widths[0],
-        state=directory / "before",
-        snapshot_every="20ms",
-        source_idle_ms=idle_ms,
-        **settings,
-    )
-    eventually(lambda: job.epoch > EPOCHS)
-    job.savepoint(directory / "savepoint")
-    job.cancel()
-    with pytest.raises(ms.JobCancelledError):
-        job.wait()
+    run_at_widths(flow, widths, directory, idle_ms=idle_ms, **settings)
+
+
+def run_at_widths(
+    flow: ms.Flow,
+    widths: tuple[int, ...],
+    directory: Path,
+    *,
+    idle_ms: float = 100,
+    **settings: Any,
+) -> None:
+    """Run a flow from savepoint to savepoint, and from the last one to its end."""
+    for number, workers in enumerate(widths[:-1]):
+        job = flow.start(
+            on="local",
+            workers=workers,
+            state=directory / f"state {number}",
+            snapshot_every="20ms",
+            source_idle_ms=idle_ms,
+            **settings,
+        )
+        eventually(partial(_has_rows, job))
+        eventually(partial(_has_come, job, job.epoch + EPOCHS))
+        job.savepoint(directory / f"savepoint {number}")
+        job.cancel()
+        with pytest.raises(ms.JobCancelledError):
+            job.wait()
+        settings["resume_from"] = directory / f"savepoint {number}"
     flow.run(
         on="local",
-        workers=widths[1],
+        workers=widths[-1],
         state=directory / "after",
-        resume_from=directory / "savepoint",
         source_idle_ms=1,
         **settings,
     )
+
+
+def _has_rows(job: ms.Job) -> bool:
+    return any(stage.rows_in for stage in job.metrics())
+
+
+def _has_come(job: ms.Job, epoch: int) -> bool:
+    return job.epoch >= epoch

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from tests.resizing import run_at_two_widths
+from tests.resizing import run_at_two_widths, run_at_widths
 
 import millstream as ms
 from millstream.testing import Pause, ScriptedSource, manual_time, simulate
@@ -112,6 +112,7 @@ def test_the_same_rows_are_late_at_any_width(workers: int) -> None:
     assert found()[1], "the test should have late rows"
 
 
+@pytest.mark.slow
 def test_the_same_rows_are_late_after_any_crash() -> None:
     """What a split has promised is in the snapshot, with its offset."""
     splits = splits_of(2)
@@ -130,6 +131,7 @@ def every_fourth() -> Any:
     return promise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rows", "frames"])
 def test_rule_that_remembers_says_the_same_after_any_crash(kind: str) -> None:
     """What the user's own watermark function remembers is in the snapshot."""
@@ -164,16 +166,16 @@ def test_rule_that_remembers_says_the_same_after_any_crash(kind: str) -> None:
     assert late, "the test should have late rows"
 
 
-@pytest.mark.parametrize("widths", [(1, 3), (3, 2)])
+@pytest.mark.parametrize("widths", [(1, 3), (3, 2), (2, 3, 2)])
 def test_promises_go_with_their_splits_to_another_width(
-    widths: tuple[int, int], tmp_path: Path
+    widths: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """The worker that goes on with a split knows what was promised for it."""
+    """The worker that goes on with a split knows what was promised for it, and no other."""
     splits = splits_of(3, count=5, rows=200)
     scripts = [[s for t in times for s in (t, Pause(), Pause())] for times in splits]
     flow = ms.Flow("moved")
     found = collected(windowed(timed_rows(flow, scripts)))
-    run_at_two_widths(flow, widths, tmp_path, idle_ms=20)
+    run_at_widths(flow, widths, tmp_path, idle_ms=5)
 
     assert found() == expected(splits)
 

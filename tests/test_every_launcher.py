@@ -10,15 +10,20 @@ from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 from tests.launchers import REAL_LAUNCHERS, WIDTHS
+from tests.simulation.frame_window_flows import Threes
 
 import millstream as ms
+from millstream.windows import everything, tumbling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.launchers import Launcher
+
+    from millstream.windows import Window
 
     Case = tuple[Callable[[ms.Flow, int], None], Callable[[int], list[Any]]]
 
@@ -209,6 +214,43 @@ def unread_iterations(flow: ms.Flow, workers: int) -> None:
     ending.merge(waiting).merge(ticking).limit(3).collect()
 
 
+def timed_iterations(flow: ms.Flow, workers: int) -> None:
+    timed = flow.from_iterable(NUMBERS).event_time(lambda i: i)
+    raised = timed.iterate(lambda rows: rows.map(lambda i: i + 1), max_rounds=3)
+    raised.shuffle().window(tumbling(10)).sum().collect(Counter)
+    timed.cycle(
+        0,
+        lambda rows, state: (
+            rows.map(lambda i: i + state.value).window(tumbling(10)).max()
+        ),
+        lambda state, most: state + sum(most),
+        max_rounds=2,
+    ).collect()
+
+
+def frames_in_time(flow: ms.Flow, workers: int) -> None:
+    numbers = pl.DataFrame({"i": NUMBERS}).with_columns(key=pl.col("i") % 3)
+    frame = flow.from_frame(numbers)
+    timed = frame.event_time("i")
+    total, every = pl.col("i").sum(), pl.col("i").implode()
+
+    def span(window: Window, rows: pl.DataFrame) -> pl.DataFrame:
+        return pl.DataFrame({"start": [window.start], "i": [rows["i"].sum()]})
+
+    doubled = timed.iterate(lambda f: f.with_columns(pl.col("i") * 2), max_rounds=2)
+    keyed = timed.group_by("key")
+    for made in (
+        keyed.window(tumbling(10)).agg(total).drop("window_end"),
+        keyed.window(everything(Threes())).agg(every),
+        timed.window(tumbling(25)).map_window(
+            span, schema={"start": pl.Int64, "i": pl.Int64}
+        ),
+        doubled.window(tumbling(25)).agg(total).drop("window_end"),
+        frame.window(tumbling(10**15, time="processing")).agg(total),
+    ):
+        made.to_rows().map(lambda row: str([*row.values()])).collect(Counter)
+
+
 def own_source(flow: ms.Flow, workers: int) -> None:
     flow.read(Squares()).sum()
 
@@ -231,6 +273,30 @@ def _stateful_oracle() -> list[Any]:
         Counter((k, k * (n + 1)) for k in counts for n in range(counts[k])),
         Counter(101 + n for k in counts for n in range(counts[k])),
     ]
+
+
+def _timed_iterations_oracle() -> list[Any]:
+    tens = [range(i, i + 10) for i in range(0, 50, 10)]
+    first = sum(max(ten) for ten in tens)
+    return [
+        Counter(sum(ten) + 3 * 10 for ten in tens),
+        [first + sum(max(ten) + first for ten in tens)],
+    ]
+
+
+def _frames_in_time_oracle() -> list[Any]:
+    sums: Counter[tuple[int, int]] = Counter()
+    for i in NUMBERS:
+        sums[i % 3, i // 10 * 10] += i
+    halves = [[0, sum(range(25))], [25, sum(range(25, 50))]]
+    rows: list[list[Any]] = [
+        [[*place, total] for place, total in sums.items()],
+        [[k, v[i : i + 3]] for k, v in _by(3).items() for i in range(0, len(v), 3)],
+        halves,
+        [[start, 4 * total] for start, total in halves],
+        [[0, 10**15, sum(NUMBERS)]],
+    ]
+    return [Counter(map(str, some)) for some in rows]
 
 
 FLOWS: dict[str, Case] = {
@@ -275,6 +341,8 @@ FLOWS: dict[str, Case] = {
     "emptiness": (emptiness, lambda _: [[], 0, 0, None, 5, [], None, None]),
     "endless": (endless, lambda _: [10]),
     "iterations": (iterations, lambda _: [[0] * 8, [5]]),
+    "timed_iterations": (timed_iterations, lambda _: _timed_iterations_oracle()),
+    "frames_in_time": (frames_in_time, lambda _: _frames_in_time_oracle()),
     "own_source": (own_source, lambda _: [sum(i * i for i in NUMBERS)]),
 }
 

@@ -75,6 +75,7 @@ def test_time_goes_on_in_a_loop_at_another_width(
     assert found() == expected(splits)
 
 
+@pytest.mark.slow
 def test_the_same_rows_are_late_behind_a_loop_after_any_crash() -> None:
     """Lateness travels with the row, round the loop and through snapshots."""
     splits = splits_of(2)

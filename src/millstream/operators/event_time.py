@@ -138,10 +138,36 @@ class TimeGiver(Operator):
         later = [ns + after_ns for ns in self._heard_ns.values()]
         return min((ns for ns in later if ns > now_ns), default=None)
 
+    def keep(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - a rule sees all
+        """Return what undoes a `process` that raised: rules remember what they saw."""
+        origin, ahead_count = self.origin, self.ahead_count
+        stored = self._stored_rules.get(origin)
+        if origin in self._rules:
+            stored = self._pickled(self._rules[origin])
+
+        def undo() -> None:
+            self.ahead_count = ahead_count
+            self._rules.pop(origin, None)
+            if stored is not None:
+                self._stored_rules[origin] = stored
+
+        return undo
+
+    def forget_others(self, origins: Iterable[str]) -> None:
+        """Keep nothing of a former run but what was promised for these origins.
+
+        Others go on elsewhere, and what is known of them here would be out of date.
+        """
+        own = set(origins)
+        for known in (self.promised, self._stored_rules):
+            for origin in known.keys() - own:
+                del known[origin]
+
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - of all inputs
         """Begin at the beginning of time."""
         self.promised.clear()
         self._rules.clear()
+        self._stored_rules.clear()
         self._heard_ns.clear()
         self._told, self._next_ns = Watermark(BEGINNING), 0
 
@@ -172,6 +198,8 @@ class TimeGiver(Operator):
                     self.promised[origin] = time
                     if origin in rules:
                         self._stored_rules[origin] = rules[origin]
+            unpromised = {o: rule for o, rule in rules.items() if o not in promised}
+            self._stored_rules |= unpromised
 
 
 class TimeAssigned(TimeGiver):

@@ -144,6 +144,8 @@ class Task:
         self._finishing: Iterator[None] = iter(())
         self._now_ns = 0
         self._is_closed = False
+        #: Whether it ended before the snapshot that it was made of.
+        self._had_ended = False
         self._blocked_since_ns: int | None = None
 
     @property
@@ -177,10 +179,17 @@ class Task:
         own = {_name(o): o.state for o in self._chain.operators if o.state is not None}
         return own | self._intake.states()
 
+    def restored(self) -> None:
+        """Note that its states have been filled."""
+        self._time.restored(self._intake)
+
     @property
     def rounds(self) -> RoundsSoFar | None:
-        """How far an iteration has come that is decided over here."""
-        return self._chain.rounds
+        """How far an iteration has come that is decided over here.
+
+        None if that had ended before: what was told of it then stands.
+        """
+        return None if self._had_ended else self._chain.rounds
 
     @property
     def time_progress(self) -> tuple[int, int, int] | None:
@@ -210,6 +219,7 @@ class Task:
         Its input is closed with its first turn, when those who write it can be told.
         """
         self.phase = TaskPhase.DRAINING
+        self._had_ended = True
 
     def run(self, now_ns: int, *, is_held: bool = False) -> bool:
         """Do a slice of work; return whether anything was done.

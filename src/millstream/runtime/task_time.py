@@ -50,6 +50,11 @@ class TaskTime:
         times += [now_ns + max(0, ms - wall_ms) * 1_000_000 for ms in waits]
         return min((ns for ns in times if ns is not None), default=None)
 
+    def restored(self, intake: Intake) -> None:
+        """Let those who give time forget what other tasks go on with."""
+        for _, giver in self._givers:
+            giver.forget_others(intake.open_origins(are_waiting=True))
+
     def begin_batch(self, intake: Intake) -> None:
         """Let those who give time know where the next rows come from."""
         for _, giver in self._givers:

@@ -326,6 +326,10 @@ class Worker:
         self._sealer.seal(cut, self._generation)
 
     def _handle_end(self, cut: TaskCut) -> None:
+        ended = (task for task in self._made.tasks if task.stage.id == cut.stage)
+        if any(task.rounds is not None for task in ended):
+            # Once it counts as ended, no recovery asks it again how far it came.
+            self._report(self._clock.monotonic_ns())
         self._sealer.end(cut, self._generation)
 
     def _tell_sealed(self) -> bool:

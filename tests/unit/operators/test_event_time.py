@@ -10,13 +10,17 @@ from tests.making import node
 
 from millstream.operators.event_time import TimeAssigned
 from millstream.plan.time import AssignTime, Behind
+from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import Watermark
+from millstream.state.base import ALL_SHARDS
+from millstream.state.task_state import TaskState
 from millstream.testing import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 BOTH = ["left", "right"]
+REFUSED = 99
 
 
 class Stand:
@@ -30,6 +34,22 @@ class Stand:
     def read(self, split: str, *times: Any) -> list[Any]:
         self.operator.origin = split
         return self.operator.process(list(times), 0)
+
+    def again(self, **options: Any) -> Stand:
+        """Return another one that goes on where this one was cut."""
+        other = Stand(**options)
+        self.moved_to(other)
+        return other
+
+    def moved_to(self, other: Stand) -> None:
+        """Restore the other one from what this one keeps."""
+        capture = self.state.capture(Epoch(1), Epoch(0))
+        other.state.restore(capture.segments("event_time", 0), ALL_SHARDS)
+
+    @property
+    def state(self) -> TaskState:
+        assert isinstance(self.operator.state, TaskState)
+        return self.operator.state
 
     def due(self, *splits: str) -> Watermark | None:
         return self.operator.due(splits or BOTH, self.clock.monotonic_ns())
@@ -114,6 +134,70 @@ def test_user_makes_promises_by_split() -> None:
 
     assert stand.due("left") == Watermark(6)
     assert stand.due("right") is None
+
+
+def every_second() -> Callable[[int, int], int | None]:
+    """Return a rule that remembers how many rows it has seen, and refuses some."""
+    seen: list[int] = []
+
+    def promise(row: int, time: int) -> int | None:
+        seen.append(row)
+        if row == REFUSED:
+            raise ValueError(row)
+        return time if len(seen) % 2 == 0 else None
+
+    return promise
+
+
+def test_rule_that_has_promised_nothing_yet_remembers_what_it_saw() -> None:
+    """A snapshot has it, though there is no promise of that split."""
+    stand = Stand(watermark=every_second)
+    stand.read("left", 5)
+    other = stand.again(watermark=every_second)
+    other.read("left", 6)
+
+    assert other.due("left") == Watermark(6)
+
+
+def test_rule_that_raises_has_not_seen_the_batch() -> None:
+    """Where dead letters are collected, the rows before it come again."""
+    stand = Stand(watermark=every_second)
+    stand.operator.origin = "left"
+    undo = stand.operator.keep([REFUSED])
+    with pytest.raises(ValueError, match=str(REFUSED)):
+        stand.read("left", REFUSED)
+    undo()
+    stand.read("left", 5)
+
+    assert stand.due("left") is None
+
+
+def test_a_new_round_has_new_rules() -> None:
+    """Also for those who have brought nothing since the snapshot."""
+    stand = Stand(watermark=every_second)
+    stand.read("left", 5)
+    other = stand.again(watermark=every_second)
+    other.operator.restart(frozenset())
+    other.read("left", 6)
+
+    assert other.due("left") is None
+
+
+def test_what_others_have_promised_is_not_kept() -> None:
+    """A split that was read on elsewhere has promised more there."""
+    stand = Stand(watermark=every_second)
+    stand.read("left", 5, 6)
+    stand.read("right", 7, 8)
+    left, right = (stand.again(watermark=every_second) for _ in BOTH)
+    left.operator.forget_others(["left"])
+    right.operator.forget_others(["right"])
+    left.read("left", 20, 21)
+    whole = Stand(watermark=every_second)
+    right.moved_to(whole)
+    left.moved_to(whole)
+
+    assert whole.due("right") == Watermark(8)
+    assert whole.due("left") == Watermark(21)
 
 
 def test_watermarks_keep_their_distance() -> None:

@@ -64,6 +64,40 @@ def test_an_epoch_that_was_cut_before_a_loop_ended_completes(tmp_path: Path) -> 
         job.wait()
 
 
+def test_rounds_of_a_loop_that_is_over_are_still_told_after_a_recovery(
+    tmp_path: Path,
+) -> None:
+    """Whoever decided has nothing to restore; what it told before stands."""
+    trouble = tmp_path / "trouble"
+
+    def stumble(row: int) -> int:
+        if trouble.exists():
+            trouble.unlink()
+            raise OSError(row)
+        return row
+
+    flow = ms.Flow("over")
+    flow.from_iterable(range(9)).iterate(lambda rows: rows, max_rounds=3).collect()
+    flow.from_parallel(ticks, name="ticks").map(stumble).filter(lambda _: False).count()
+    job = flow.start(**FAST, state=tmp_path / "state")
+    eventually(lambda: rounds_done(job) == [3])
+    over = job.epoch
+    eventually(lambda: job.epoch >= over + 2)
+    trouble.touch()
+    eventually(job.recoveries)
+    again = job.epoch
+    eventually(lambda: job.epoch >= again + 5)
+
+    assert rounds_done(job) == [3]
+    job.cancel()
+    with pytest.raises(ms.JobCancelledError):
+        job.wait()
+
+
+def rounds_done(job: ms.Job) -> list[int]:
+    return [m.rounds.done for m in job.metrics() if m.rounds is not None]
+
+
 def test_a_task_before_a_head_that_is_over_still_cuts_what_the_head_has_cut() -> None:
     """It must not count as ended before that epoch: after a recovery the head asks it."""
     made = channel()
