@@ -180,6 +180,23 @@ def test_promises_go_with_their_splits_to_another_width(
     assert found() == expected(splits)
 
 
+@pytest.mark.parametrize("widths", [(2, 3), (3, 2)])
+def test_promises_of_channels_hold_for_no_others_at_another_width(
+    widths: tuple[int, int], tmp_path: Path
+) -> None:
+    """Behind a shuffle rows that were in time by one channel may come by any other."""
+    early, late = range(0, 2_000, 5), range(1_000_000, 1_002_000, 5)
+    scripts = [
+        [s for t in times for s in (t, Pause(), Pause())] for times in (early, late)
+    ]
+    flow = ms.Flow("shuffled")
+    shuffled = flow.read(ScriptedSource(*scripts)).shuffle()
+    found = collected(windowed(shuffled.event_time(lambda t: t, disorder=DISORDER)))
+    run_at_two_widths(flow, widths, tmp_path, idle_ms=5)
+
+    assert found() == (expected([[*early], [*late]])[0], Counter())
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
 def test_the_same_rows_of_a_frame_are_late_at_any_width(workers: int) -> None:
     """What can be cut anywhere is cut into the same parts for any number of workers."""

@@ -41,8 +41,8 @@ _LEAVING_ROWS = 1024
 Rule = Callable[[Any, int], int | None]
 """What a row and its timestamp promise; None for nothing new."""
 
-Kept = tuple[dict[str, int], dict[str, bytes]]
-"""What origins have promised, and their rules."""
+Kept = tuple[dict[str, int], dict[str, bytes], int]
+"""What origins have promised, their rules, and the last watermark."""
 
 _timestamp_of = itemgetter(0)
 
@@ -88,6 +88,8 @@ class TimeGiver(Operator):
         )
         self._heard_ns: dict[str, int] = {}
         self._told = Watermark(BEGINNING)
+        #: How far time had come in the former run.
+        self._told_before = BEGINNING
         self._next_ns = 0
 
     def promise(self, time: int) -> None:
@@ -163,6 +165,14 @@ class TimeGiver(Operator):
             for origin in known.keys() - own:
                 del known[origin]
 
+    def begin_anew(self, origins: Iterable[str]) -> None:
+        """Let none of these origins be one of a former run, as where channels changed.
+
+        Each promises what all of them had promised together; rules remember nothing.
+        """
+        self.promised = dict.fromkeys(origins, self._told_before)
+        self._stored_rules.clear()
+
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - of all inputs
         """Begin at the beginning of time."""
         self.promised.clear()
@@ -170,6 +180,7 @@ class TimeGiver(Operator):
         self._stored_rules.clear()
         self._heard_ns.clear()
         self._told, self._next_ns = Watermark(BEGINNING), 0
+        self._told_before = BEGINNING
 
     def _is_idle(self, origin: str, now_ns: int) -> bool:
         if self._idle_after_ns is None:
@@ -179,7 +190,8 @@ class TimeGiver(Operator):
 
     def _kept(self) -> Kept:
         rules = {origin: self._pickled(rule) for origin, rule in self._rules.items()}
-        return dict(self.promised), self._stored_rules | rules
+        told = max(self._told.time, self._told_before)
+        return dict(self.promised), self._stored_rules | rules, told
 
     def _pickled(self, rule: Rule) -> bytes:
         try:
@@ -192,7 +204,8 @@ class TimeGiver(Operator):
 
     def _put(self, values: list[Kept]) -> None:
         """Take the promises of former tasks; where two differ, the safer one counts."""
-        for promised, rules in values:
+        self._told_before = min(told for _, _, told in values)
+        for promised, rules, _ in values:
             for origin, time in promised.items():
                 if time <= self.promised.get(origin, time):
                     self.promised[origin] = time

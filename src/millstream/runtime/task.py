@@ -179,9 +179,9 @@ class Task:
         own = {_name(o): o.state for o in self._chain.operators if o.state is not None}
         return own | self._intake.states()
 
-    def restored(self) -> None:
-        """Note that its states have been filled."""
-        self._time.restored(self._intake)
+    def restored(self, *, is_same_plan: bool) -> None:
+        """Note that its states have been filled, by the same tasks of the same plan or not."""
+        self._time.restored(self._intake, is_same_plan=is_same_plan)
 
     @property
     def rounds(self) -> RoundsSoFar | None:

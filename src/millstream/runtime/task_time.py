@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from millstream.operators.base import Operator
 from millstream.operators.event_time import TimeGiver
 from millstream.protocol.watermark import BEGINNING
+from millstream.runtime.intake import SourceIntake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,10 +51,15 @@ class TaskTime:
         times += [now_ns + max(0, ms - wall_ms) * 1_000_000 for ms in waits]
         return min((ns for ns in times if ns is not None), default=None)
 
-    def restored(self, intake: Intake) -> None:
-        """Let those who give time forget what other tasks go on with."""
+    def restored(self, intake: Intake, *, is_same_plan: bool) -> None:
+        """Let those who give time keep what still holds for where their rows come from."""
+        has_same_origins = is_same_plan or isinstance(intake, SourceIntake)
         for _, giver in self._givers:
-            giver.forget_others(intake.open_origins(are_waiting=True))
+            origins = intake.open_origins(are_waiting=True)
+            if has_same_origins:
+                giver.forget_others(origins)
+            else:
+                giver.begin_anew(origins)
 
     def begin_batch(self, intake: Intake) -> None:
         """Let those who give time know where the next rows come from."""

@@ -200,6 +200,19 @@ def test_what_others_have_promised_is_not_kept() -> None:
     assert whole.due("left") == Watermark(21)
 
 
+def test_origins_that_nobody_knows_promise_what_all_had_promised_together() -> None:
+    """At another width other rows come by a channel than before."""
+    stand = Stand()
+    stand.read("left", 5)
+    stand.read("right", 70)
+    stand.due()
+    other = stand.again()
+    other.operator.begin_anew(["one", "two"])
+
+    assert other.read("one", 5, 4) == [(5, 5), (Behind(4, 4), 4)]
+    assert other.due("one", "two") == Watermark(4)
+
+
 def test_watermarks_keep_their_distance() -> None:
     """Each one sends the buffers, so they must not be too many."""
     stand = Stand(every_ms=100)
