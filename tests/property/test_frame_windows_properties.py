@@ -258,6 +258,19 @@ def test_time_windows_have_the_rows_that_were_in_time_for_them(
         assert len(bench.made) == len(wanted)
 
 
+def test_row_that_is_too_late_for_every_window_told_changes_none_of_them() -> None:
+    """Its other window is not over yet, though it belongs to one that was told."""
+    spec = spec_of(windows.sliding(2, 1), 1, AGGREGATES)
+    bench = Bench(spec, disorder=0, engine="polars", is_combined=False)
+    bench.take("1", [("a", 4, 0)])
+    bench.take("0", [("a", 5, 0)])
+    bench.watermark(["0", "1"])
+    bench.take("0", [("a", 3, 0)])
+    bench.finish()
+
+    assert sorted(row[1:3] for row in bench.made) == [(3, 5), (4, 6), (5, 7)]
+
+
 @given(ORIGINS, st.integers(1, 12), st.integers(0, 8), st.data())
 def test_sessions_are_rows_less_than_the_gap_apart(
     origins: tuple[list[Row], list[Row]], gap: int, disorder: int, data: st.DataObject

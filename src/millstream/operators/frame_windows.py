@@ -212,8 +212,9 @@ class TimeWindowed(LoggedWindows[TimeWindowFrame]):
         numbers = pl.int_ranges(first, last.clip(upper_bound=fired) + 1)
         keys = self.spec.aggregation.keys
         changed = rows.select(*keys, numbers.alias(WINDOW))
-        changed = changed.filter(pl.col(WINDOW).list.len() > 0).explode(WINDOW)
-        self._changed.append(changed.unique())
+        changed = changed.filter(pl.col(WINDOW).list.len() > 0)
+        if changed.height:
+            self._changed.append(changed.explode(WINDOW).unique())
 
     def flush(self) -> Any:
         """Return the windows that have changed since they were told."""
