@@ -95,7 +95,7 @@ def test_time_passes_in_a_loop_that_never_ends(workers: int) -> None:
     rows = flow.from_parallel(endless).event_time(lambda i: i)
     counts = rows.map(lambda i: (i, i % 4)).loop(laps).window(ms.windows.tumbling(10))
     first = counts.count().limit(3).collect()
-    flow.run(on="local", workers=workers)
+    flow.run(on="local", workers=workers, source_batch_rows=50)
 
     assert first.result() == [10, 10, 10]
 

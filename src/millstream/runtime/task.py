@@ -347,7 +347,8 @@ class Task:
             elif is_over:
                 self._intake.close()
                 self.phase = TaskPhase.DRAINING
-        elif taken is None and self._intake.is_round_over:
+        elif self._intake.is_round_over:
+            # Of a free loop: more may have come behind the look, and it must not wait.
             if self._intake.are_words_due:
                 self._begin_finish()
             else:

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from millstream.plan.iteration import Port
 from millstream.protocol.align import Cut, DeliverBatch, Seal
 from millstream.protocol.barrier import RoundEnd
 from millstream.runtime.intake import ChannelIntake
+from millstream.runtime.loop_intake import LoopIntake
 from millstream.runtime.task import TaskPhase
 from millstream.state.manifest import decoded_manifest
 from millstream.state.store import SnapshotStore
@@ -112,6 +114,8 @@ class SnapshotChecker:
             )
             put, taken = at_cut.pop(cut.epoch, counted())
             taken |= looped.get(cut.epoch, {})
+            for channel in _unheard(intake):
+                taken.pop(channel, None)
             return _Cut(cut.epoch, put, taken, _writers(inputs))
 
         def cutting(barrier: Barrier) -> None:
@@ -186,6 +190,14 @@ def _count_rows(channel: OutputChannel, sent: dict[ChannelId, int]) -> None:
         put(rows, now_ns)
 
     channel.put = counting  # type: ignore[method-assign]  # of this one channel
+
+
+def _unheard(intake: Any) -> Iterator[ChannelId]:
+    """Yield the channels of a decider who has nothing more to say to this head."""
+    if isinstance(intake, LoopIntake) and intake.is_over:
+        for channel in intake.channels:
+            if channel.port == Port.DECISIONS:
+                yield channel.channel.id
 
 
 def _count_loops(intake: ChannelIntake) -> dict[int, dict[ChannelId, int]]:

@@ -11,12 +11,12 @@ from tests.making import channel, nodes
 from tests.spark.driving import eventually
 
 import millstream as ms
-from millstream.config import Config
+from millstream.config import Config, fixed
 from millstream.operators.build import TaskContext, build_chain
 from millstream.plan import nodes as specs
 from millstream.plan.stages import Stage
 from millstream.protocol.align import Aligner, BarrierArrived, Cut, EpochAnnounced
-from millstream.protocol.barrier import Barrier
+from millstream.protocol.barrier import ROUND_END, Barrier
 from millstream.protocol.frames import FrameKind
 from millstream.protocol.ids import ChannelId, Epoch
 from millstream.runtime.channels import InputChannel, LocalCarrier, OutputChannel
@@ -98,26 +98,32 @@ def rounds_done(job: ms.Job) -> list[int]:
     return [m.rounds.done for m in job.metrics() if m.rounds is not None]
 
 
+def passing_on(intake: ChannelIntake, writer: OutputChannel, **told: Any) -> Task:
+    """Return a task that passes rows on as they are."""
+    chain = nodes([specs.Map(lambda i: i)])
+    clock = ManualClock()
+    context = TaskContext("job", 0, Config(), lambda *_: None, clock=clock)
+    return Task(
+        Stage(0, chain, None),
+        0,
+        intake,
+        build_chain(chain, context),
+        [[Router([writer])]],
+        clock=clock,
+        slice_batches=9,
+        **told,
+    )
+
+
 def test_a_task_before_a_head_that_is_over_still_cuts_what_the_head_has_cut() -> None:
     """It must not count as ended before that epoch: after a recovery the head asks it."""
     made = channel()
     back = replace(made, edge=replace(made.edge, is_back=True))
     given, writer = InputChannel(made), OutputChannel(back, _carrier(back), print)
-    chain = nodes([specs.Map(lambda i: i)])
     cuts: list[TaskCut] = []
     ends: list[TaskCut] = []
-    task = Task(
-        Stage(0, chain, None),
-        0,
-        ChannelIntake([given]),
-        build_chain(
-            chain, TaskContext("job", 0, Config(), lambda *_: None, clock=ManualClock())
-        ),
-        [[Router([writer])]],
-        clock=ManualClock(),
-        slice_batches=2,
-        on_cut=cuts.append,
-        on_end=ends.append,
+    task = passing_on(
+        ChannelIntake([given]), writer, on_cut=cuts.append, on_end=ends.append
     )
     writer.close()
     given.receive(FrameKind.BARRIER, 0, Barrier(Epoch(7), Epoch(6)), 0)
@@ -128,6 +134,26 @@ def test_a_task_before_a_head_that_is_over_still_cuts_what_the_head_has_cut() ->
 
     assert [cut.epoch for cut in cuts] == [7]
     assert [end.epoch for end in ends] == [7]
+
+
+def test_a_look_does_not_wait_for_a_pause_in_the_rows_behind_it() -> None:
+    """Where input comes without end, time behind a free loop would never pass."""
+    made = channel(buffer=fixed(1))
+    inside = replace(made, edge=replace(made.edge, carries_rounds=True))
+    given, reader = InputChannel(inside), InputChannel(inside)
+    writer = OutputChannel(inside, LocalCarrier(reader, 9), print)
+    intake = ChannelIntake([given], rounds=frozenset({inside.id}), is_free=True)
+    task = passing_on(intake, writer, on_cut=print, on_end=print)
+    given.receive(FrameKind.BATCH, 0, [1], 0)
+    given.receive(FrameKind.ROUND, 1, ROUND_END, 0)
+    for number in range(2, 9):
+        given.receive(FrameKind.BATCH, number, [number], 0)
+
+    task.run(0)
+    left = [reader.take() for _ in range(len(reader))]
+
+    assert ROUND_END in left
+    assert len(given), "there were more rows"
 
 
 def test_an_epoch_behind_another_that_goes_round_is_due_before_the_next_round() -> None:
