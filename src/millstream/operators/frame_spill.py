@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from millstream.state.batches import arrow_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -36,11 +38,10 @@ class FrameFile:
 
     def append(self, frame: pl.DataFrame) -> None:
         """Store a frame behind all others."""
-        stream = io.BytesIO()
-        frame.write_ipc_stream(stream)
+        stored = arrow_bytes(frame)
         self._file.seek(0, io.SEEK_END)
-        self._file.write(stream.tell().to_bytes(_LENGTH_BYTES, "little"))
-        self._file.write(stream.getbuffer())
+        self._file.write(len(stored).to_bytes(_LENGTH_BYTES, "little"))
+        self._file.write(stored)
         self._left += 1
 
     def popleft(self) -> pl.DataFrame:

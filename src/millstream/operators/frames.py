@@ -14,6 +14,7 @@ from millstream.operators.base import Operator, Rows
 from millstream.operators.frame_time import timed_frame, timed_rows
 from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.frames import MapFrames, ToFrame, Transform
+from millstream.state.batches import own_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ class MappedFrames(Operator):
     def _mapped(self, rows: pl.DataFrame) -> pl.DataFrame:
         spec = self.nodes[0].spec
         assert isinstance(spec, MapFrames)
-        result = spec.function(rows)
+        result = spec.function(own_lock(rows))
         if not isinstance(result, pl.DataFrame):
             msg = (
                 "the function of map_batches must return a Polars DataFrame, "

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ARROW_MAGIC", "arrow_bytes", "as_rows", "frame_from_arrow", "joined"]
+__all__ = [
+    "ARROW_MAGIC",
+    "arrow_bytes",
+    "as_rows",
+    "frame_from_arrow",
+    "joined",
+    "own_lock",
+]
 
 ARROW_MAGIC = b"\xff\xff\xff\xff"
 """What an Arrow IPC stream begins with; a pickle begins with 0x80."""
@@ -36,10 +43,20 @@ def as_rows(batch: Any) -> list[Any]:
     return rows
 
 
+def own_lock(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the same columns as another object, which may be written.
+
+    Polars keeps an object locked while it writes it, and waits for the interpreter
+    meanwhile; a thread that has the interpreter and looks at the same object would wait
+    for that lock for ever.  Snapshots are stored by a thread of their own.
+    """
+    return frame.clone()
+
+
 def arrow_bytes(frame: pl.DataFrame) -> bytes:
     """Return a data frame as an Arrow IPC stream."""
     stream = io.BytesIO()
-    frame.write_ipc_stream(stream)
+    own_lock(frame).write_ipc_stream(stream)
     return stream.getvalue()
 
 

@@ -20,6 +20,7 @@ import polars as pl
 
 from millstream.errors import SnapshotError
 from millstream.state.base import Segment, SegmentKind
+from millstream.state.batches import own_lock
 from millstream.state.compaction import register_merger
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def encode_frame(frame: pl.DataFrame, keys: Sequence[str]) -> bytes:
     """
     stream = io.BytesIO()
     msgpack.pack({"hash": hash_fingerprint(), "keys": list(keys)}, stream)
-    frame.write_ipc_stream(stream)
+    own_lock(frame).write_ipc_stream(stream)
     return stream.getvalue()
 
 
