@@ -27,7 +27,7 @@ demo: $(INSTALLED) ## Count the words of a small corpus on Spark
 		$(BIN)/millstream run examples/word_count.py --on local; \
 	fi
 
-check: $(INSTALLED) ## Lint, types, layers and fast tests (under two minutes)
+check: $(INSTALLED) ## Lint, types, layers and fast tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -82,6 +82,17 @@ class Account(ms.StatefulFunction[int, tuple[int, int], Any]):
         yield ("balance", key, self.balance.get() or 0)
 
 
+def balances() -> dict[int, int]:
+    """Return what accounts have when all money has stopped."""
+    found: dict[int, int] = defaultdict(int)
+    for i in range(COUNT):
+        account, laps = i % ACCOUNTS, i % LAPS
+        while laps:
+            account, laps = (account * 3 + laps) % ACCOUNTS, laps - 1
+        found[account] += i + 1
+    return found
+
+
 def bank() -> Case:
     """Money that moves between accounts; by key, with state, through a shuffling loop."""
     flow = ms.Flow("bank")
@@ -96,15 +107,8 @@ def bank() -> Case:
         )
 
     payments.loop(transfer).for_each(print, name="bank")
-    balances: dict[int, int] = defaultdict(int)
-    kept = []
-    for i in range(COUNT):
-        account, amount, laps = i % ACCOUNTS, i + 1, i % LAPS
-        while laps:
-            account, laps = (account * 3 + laps) % ACCOUNTS, laps - 1
-        balances[account] += amount
-        kept.append(("kept", amount))
-    expected = kept + [("balance", key, balance) for key, balance in balances.items()]
+    expected: list[Any] = [("kept", i + 1) for i in range(COUNT)]
+    expected += [("balance", key, balance) for key, balance in balances().items()]
     return Case(flow, lambda rows: same(rows["bank"], expected))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.examples import seed_count
+from tests.simulation.audits import audit
 from tests.simulation.loop_flows import LOOP_CASES, bank, ring
 from tests.simulation.mistakes import often
 from tests.simulation.recovering import TIME_CASES, failures_of
@@ -21,6 +22,7 @@ from millstream.protocol.job import JobCore
 from millstream.protocol.job import Phase as JobPhase
 from millstream.protocol.snapshots import Phase, SnapshotCore
 from millstream.runtime.compacting import Compactions
+from millstream.runtime.free_head import InFlight
 from millstream.runtime.snapshots import SnapshotKeeper
 from millstream.runtime.task import Task, TaskPhase
 from millstream.runtime.worker import Worker, WorkerPhase
@@ -83,10 +85,27 @@ def test_loop_survives_a_few_seeds(make: Callable[[], Case]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "seeds"), chunks(CONSERVED), ids=name_of)
 def test_sum_in_a_loop_survives_many_seeds(
-    make: Callable[[], Case], seeds: range
+    make: Callable[[], Case], seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tokens and money are all there, at every cut and after every crash."""
+    seen = audit(monkeypatch)
+
     assert failures_of(make.__name__, seeds) == []
+    assert seen["under way"] > 0, "some of it goes round at a cut"
+
+
+@pytest.mark.parametrize("make", CONSERVED, ids=lambda make: make.__name__)
+def test_audit_finds_what_a_snapshot_doubles(
+    make: Callable[[], Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is stored twice is found at the cut, whether or not it is ever read."""
+    audit(monkeypatch)
+    fill = InFlight.fill
+    monkeypatch.setattr(InFlight, "fill", lambda log, rows: fill(log, [*rows, *rows]))
+
+    assert any(
+        "under way" in failure for failure in failures_of(make.__name__, range(9))
+    )
 
 
 @pytest.mark.slow
