@@ -3,8 +3,9 @@
 Both carry 64 KiB payloads over loopback.  The bare side is `sendmsg` and
 `recv_into` and nothing else.  The other sends BATCH frames of one 64 KiB `bytes` row
 each, under the credit that a channel has in the engine: at most 1 MiB in flight, and
-a CREDIT frame back for every 256 KiB taken.  The two alternate; the medians and
-their ratio are printed.
+a CREDIT frame back for every 256 KiB taken.  Its frames have tags, as on loopback they
+always have; `secure_channel.py` compares that with TLS and with nothing.  The two
+alternate; the medians and their ratio are printed.
 
 Run it with ``python benchmarks/channel_throughput.py [megabytes]``.
 """
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from millstream.config import Config
 from millstream.ports import FrameArrived
 from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.handshake import Protection
 from millstream.protocol.ids import ChannelId, Generation, PeerId
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.tcp import TCPNetwork
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from millstream.ports import Address
+    from millstream.runtime.tls import Certificate
 
 ROW_BYTES = 64 * 1024
 IN_FLIGHT_BYTES = 1024 * 1024
@@ -98,7 +101,12 @@ def bare_writer(address: Address, total_bytes: int) -> None:
     sock.close()
 
 
-def network(own_id: PeerId, *, listens: bool) -> TCPNetwork:
+Guard = tuple[Protection, "Certificate | None"]
+"""What protects a connection, and the certificate if that is TLS."""
+TAGS: Guard = (Protection.MAC, None)
+
+
+def network(own_id: PeerId, guard: Guard, *, listens: bool) -> TCPNetwork:
     """Return one end of the measured connection."""
     return TCPNetwork(
         own_id=own_id,
@@ -107,12 +115,14 @@ def network(own_id: PeerId, *, listens: bool) -> TCPNetwork:
         clock=SystemClock(),
         config=Config(),
         listens=listens,
+        protection=guard[0],
+        certificate=guard[1],
     )
 
 
-def reader(pipe: Connection, total_bytes: int) -> None:
+def reader(pipe: Connection, total_bytes: int, guard: Guard = TAGS) -> None:
     """Receive batches and give credit back."""
-    net = network(READER, listens=True)
+    net = network(READER, guard, listens=True)
     pipe.send(net.address)
     rows = total_bytes // ROW_BYTES
     started_ns = taken_bytes = sequence = 0
@@ -130,9 +140,9 @@ def reader(pipe: Connection, total_bytes: int) -> None:
     net.close()
 
 
-def writer(address: Address, total_bytes: int) -> None:
+def writer(address: Address, total_bytes: int, guard: Guard = TAGS) -> None:
     """Send batches as far as the credit goes."""
-    net = network(WRITER, listens=False)
+    net = network(WRITER, guard, listens=False)
     net.connect(READER, address)
     credit_bytes = IN_FLIGHT_BYTES
     row = bytes(ROW_BYTES)

@@ -43,12 +43,14 @@ BENCHMARKS = (
     Benchmark("group_by"),
     Benchmark("snapshot_cost"),
     Benchmark("cut_pause"),
+    Benchmark("merge_pause"),
     Benchmark("recovery"),
     Benchmark("engine_overhead"),
     Benchmark("buffers"),
     Benchmark("latency"),
     Benchmark("nexmark"),
     Benchmark("channel_throughput", quick=("256",)),
+    Benchmark("secure_channel"),
     Benchmark("startup", quick=("--repeat", "1")),
 )
 

@@ -13,7 +13,7 @@ import pytest
 from tests.databases import postgres_server, tables
 from tests.examples import load_profile
 from tests.launchers import launcher
-from tests.sharing import Sharing
+from tests.sharing import Sharing, name_file, remove_file, write_down
 from tests.spark.sessions import cluster, spark
 from tests.stores import object_server, store
 
@@ -34,9 +34,25 @@ _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.ui.enabled=false
 os.environ.setdefault("JAVA_TOOL_OPTIONS", _QUICK_JAVA)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what starts JVMs, which take longest."""
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Begin with what starts JVMs, which take longest, and say who shares a server."""
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    if hasattr(config, "workerinput"):
+        write_down(items)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let processes say which test asks for which server."""
+    if not hasattr(config, "workerinput"):
+        name_file()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove what they said."""
+    if not hasattr(config, "workerinput"):
+        remove_file()
 
 
 @pytest.hookimpl(optionalhook=True)

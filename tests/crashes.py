@@ -96,8 +96,8 @@ class Recorder:
         os.unlink(path)  # noqa: PTH108 - this stands in for os
         self._note(Step("leave", *self._place(path)))
 
-    def mkdir(self, path: str, /) -> None:
-        os.mkdir(path)  # noqa: PTH102 - this stands in for os
+    def mkdir(self, path: str, mode: int = 0o777, /) -> None:
+        os.mkdir(path, mode)  # noqa: PTH102 - this stands in for os
         self._note(Step("enter", *self._place(path), entry=path))
 
     def rmdir(self, path: str, /) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.config import BufferPolicy, Config, fixed
@@ -95,9 +96,11 @@ def channel(
     target: int = 0,
     grouping: Grouping | None = None,
     buffer: BufferPolicy | None = None,
+    carries_splits: bool = False,
 ) -> Channel:
     """Return a channel of that edge."""
-    return Channel(ChannelId(number), edge(grouping, buffer), 0, target)
+    own = replace(edge(grouping, buffer), carries_splits=carries_splits)
+    return Channel(ChannelId(number), own, 0, target)
 
 
 def taken_batches(reader: InputChannel) -> list[list[Any]]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from tests.spark.driving import eventually
-
-import millstream as ms
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import millstream as ms
 
 __all__ = ["run_at_two_widths", "run_at_widths"]
 
@@ -53,10 +52,7 @@ def run_at_widths(
         )
         eventually(partial(_has_rows, job))
         eventually(partial(_has_come, job, job.epoch + EPOCHS))
-        job.savepoint(directory / f"savepoint {number}")
-        job.cancel()
-        with pytest.raises(ms.JobCancelledError):
-            job.wait()
+        job.stop(directory / f"savepoint {number}")
         settings["resume_from"] = directory / f"savepoint {number}"
     flow.run(
         on="local",
@@ -72,4 +68,7 @@ def _has_rows(job: ms.Job) -> bool:
 
 
 def _has_come(job: ms.Job, epoch: int) -> bool:
+    assert job.status() == "running", (
+        "the flow ended before it was stopped: pause for longer"
+    )
     return job.epoch >= epoch

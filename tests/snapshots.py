@@ -44,10 +44,10 @@ class MemoryFiles:
     def publish(self, name: str, data: bytes) -> None:
         self._put(name, data)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, bytes_max: int | None = None) -> bytes:
         if name not in self.content:
             raise FileNotFoundError(name)
-        return self.content[name]
+        return self.content[name][:bytes_max]
 
     def names(self, folder: str) -> list[str]:
         return sorted(name for name in self.content if name.startswith(f"{folder}/"))
@@ -81,9 +81,9 @@ class InterruptedFiles:
         self._count("publish")
         self._files.publish(name, data)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, bytes_max: int | None = None) -> bytes:
         self._count("read")
-        return self._files.read(name)
+        return self._files.read(name, bytes_max)
 
     def names(self, folder: str) -> list[str]:
         self._count("names")
@@ -174,9 +174,14 @@ class Driver:
             results=(),
             transactions=(("write", 0, b"staged"),),
             ended=((0, 1),),
+            left=((0, 1, 2),),
+            ended_operators=(("read", False), ("count", True)),
             operators=("count",),
             duration_ms=12,
             created="2030-01-02 03:04:05",
+            flow="words",
+            sources={"read": "*.txt"},
+            fingerprints={"count": {"does": ("aggregate by key",)}},
         )
 
     def collect(self, retain: int) -> int:

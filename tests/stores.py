@@ -20,8 +20,10 @@ import fsspec
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    IsAllowed = Callable[[str, str], bool]
 
 __all__ = ["STORES", "Store", "object_server", "serving", "store"]
 
@@ -100,7 +102,28 @@ def store(
 
 
 class _Ranges(SimpleHTTPRequestHandler):
-    """Serves files, and parts of them if a client asks for bytes."""
+    """Serves files, and parts of them if a client asks for bytes.
+
+    Parameters
+    ----------
+    is_allowed
+        Whether a request with this path and these credentials may have the file.
+    """
+
+    def __init__(
+        self, *arguments: Any, is_allowed: IsAllowed | None = None, **options: Any
+    ) -> None:
+        self._is_allowed = is_allowed
+        super().__init__(*arguments, **options)
+
+    def parse_request(self) -> bool:
+        if not super().parse_request():
+            return False
+        allowed, given = self._is_allowed, self.headers.get("Authorization", "")
+        if allowed is None or allowed(self.path, given):
+            return True
+        self.send_error(401)
+        return False
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -134,9 +157,13 @@ class _NoRanges(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def serving(directory: Path, *, ranges: bool = True) -> Iterator[str]:
+def serving(
+    directory: Path, *, ranges: bool = True, is_allowed: IsAllowed | None = None
+) -> Iterator[str]:
     """Serve the files of a directory; the value is the URL."""
-    handler = partial(_Ranges if ranges else _NoRanges, directory=str(directory))
+    handler: Any = partial(_NoRanges, directory=str(directory))
+    if ranges:
+        handler = partial(_Ranges, directory=str(directory), is_allowed=is_allowed)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

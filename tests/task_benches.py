@@ -14,7 +14,7 @@ from millstream.plan.stages import Stage
 from millstream.runtime.channels import InputChannel, LocalCarrier, OutputChannel
 from millstream.runtime.intake import SourceIntake
 from millstream.runtime.router import Router
-from millstream.runtime.task import Task, TaskCut, TaskPhase
+from millstream.runtime.task import Task, TaskPhase
 from millstream.testing import ManualClock, ScriptedSource
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from millstream.connectors.base import Source
     from millstream.plan.nodes import Spec
+    from millstream.runtime.task_cut import TaskCut
     from millstream.state.settings import StateSettings
 
 
@@ -42,12 +43,13 @@ class Bench:
         batch_rows: int = 2,
         offsets: dict[str, int | None] | None = None,
         settings: StateSettings | None = None,
+        carries_splits: bool = False,
     ) -> None:
         source = (
             rows if isinstance(rows, ScriptedSource) else IterableSource(lambda: rows)  # type: ignore[arg-type, return-value]
         )
         config = configured(Config(), {"source_batch_rows": batch_rows})
-        made = channel(buffer=fixed(buffer_rows))
+        made = channel(buffer=fixed(buffer_rows), carries_splits=carries_splits)
         self.reader = InputChannel(made)
         self.writer = OutputChannel(
             made, LocalCarrier(self.reader, credit), lambda *_: None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from tests.examples import is_exhaustive, mostly_slow
 from tests.resizing import run_at_two_widths, run_at_widths
 
 import millstream as ms
@@ -97,10 +98,11 @@ def survives_crashes(flow: ms.Flow, counts: Any, splits: list[list[int]]) -> Non
     def check(rows: dict[str, list[Any]]) -> None:
         assert (dict(rows["counts"]), values_of(rows["late rows"])) == right
 
-    simulate(flow, seeds=25, workers=2, snapshots=True, check=check)
+    seeds = 25 if is_exhaustive() else 6
+    simulate(flow, seeds=seeds, workers=2, snapshots=True, check=check)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 def test_the_same_rows_are_late_at_any_width(workers: int) -> None:
     """A worker that reads splits one after the other says what three of them say."""
     splits = splits_of(1)
@@ -166,7 +168,7 @@ def test_rule_that_remembers_says_the_same_after_any_crash(kind: str) -> None:
     assert late, "the test should have late rows"
 
 
-@pytest.mark.parametrize("widths", [(1, 3), (3, 2), (2, 3, 2)])
+@pytest.mark.parametrize("widths", mostly_slow((1, 3), (3, 2), (2, 3, 2)))
 def test_promises_go_with_their_splits_to_another_width(
     widths: tuple[int, ...], tmp_path: Path
 ) -> None:
@@ -175,12 +177,12 @@ def test_promises_go_with_their_splits_to_another_width(
     scripts = [[s for t in times for s in (t, Pause(), Pause())] for times in splits]
     flow = ms.Flow("moved")
     found = collected(windowed(timed_rows(flow, scripts)))
-    run_at_widths(flow, widths, tmp_path, idle_ms=5)
+    run_at_widths(flow, widths, tmp_path, idle_ms=25)
 
     assert found() == expected(splits)
 
 
-@pytest.mark.parametrize("widths", [(2, 3), (3, 2)])
+@pytest.mark.parametrize("widths", mostly_slow((2, 3), (3, 2)))
 def test_promises_of_channels_hold_for_no_others_at_another_width(
     widths: tuple[int, int], tmp_path: Path
 ) -> None:
@@ -192,18 +194,124 @@ def test_promises_of_channels_hold_for_no_others_at_another_width(
     flow = ms.Flow("shuffled")
     shuffled = flow.read(ScriptedSource(*scripts)).shuffle()
     found = collected(windowed(shuffled.event_time(lambda t: t, disorder=DISORDER)))
-    run_at_two_widths(flow, widths, tmp_path, idle_ms=5)
+    run_at_two_widths(flow, widths, tmp_path, idle_ms=25)
 
     assert found() == (expected([[*early], [*late]])[0], Counter())
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 def test_the_same_rows_of_a_frame_are_late_at_any_width(workers: int) -> None:
     """What can be cut anywhere is cut into the same parts for any number of workers."""
     drawn = random.Random(5)
     times = [2 * i + drawn.randint(-14, 3) for i in range(10_000)]
     flow = ms.Flow("frame")
     frame = flow.from_frame(pl.DataFrame({"at": times}))
+    rows = frame.event_time("at", disorder=DISORDER)
+    found = collected_frames(rows.window(ms.windows.tumbling(SIZE)))
+    flow.run(on="local", workers=workers)
+
+    bounds = [len(times) * i // PARTS for i in range(PARTS + 1)]
+    assert found() == expected([times[a:b] for a, b in pairwise(bounds)])
+
+
+def _beside_scripts(flow: ms.Flow, scripts: list[list[Any]]) -> Any:
+    times = flow.read(ScriptedSource(*scripts))
+    times.collect(name="beside")
+    return times.event_time(lambda time: time, disorder=DISORDER)
+
+
+def _beside_two_others(flow: ms.Flow, scripts: list[list[Any]]) -> Any:
+    times = flow.read(ScriptedSource(*scripts))
+    halves = times.map(lambda time: (time // 2, time % 2))
+    for stream in (times, halves):
+        stream.shuffle().collect()
+    whole = halves.map(lambda half: 2 * half[0] + half[1])
+    backward = whole.event_time(lambda time: -time)
+    backward.window(ms.windows.tumbling(SIZE)).count().collect(name="backward")
+    return whole.event_time(lambda time: time, disorder=DISORDER)
+
+
+def _beside_iterable(flow: ms.Flow, scripts: list[list[Any]]) -> Any:
+    (times,) = scripts
+    rows = flow.from_iterable([time for time in times if isinstance(time, int)])
+    rows.map(str).collect(name="beside")
+    return rows.event_time(lambda time: time, disorder=DISORDER)
+
+
+def _beside_frame(flow: ms.Flow, scripts: list[list[Any]]) -> Any:
+    rows = flow.read(ScriptedSource(*scripts)).map(lambda time: {"at": time})
+    frame = rows.to_frame({"at": pl.Int64})
+    frame.collect(name="beside")
+    frame.select("at").collect(name="beside it")
+    return frame.event_time("at", disorder=DISORDER)
+
+
+BESIDE: dict[str, tuple[Callable[..., Any], int]] = {
+    "scripts": (_beside_scripts, 3),
+    "two others": (_beside_two_others, 3),
+    "iterable": (_beside_iterable, 1),
+    "frame": (_beside_frame, 3),
+}
+
+
+def collected_of(timed: Any) -> Callable[[], tuple[Any, Any]]:
+    """Collect counts and late rows of timestamps, or of a frame of them."""
+    if isinstance(timed, ms.Frame):
+        return collected_frames(timed.window(ms.windows.tumbling(SIZE)))
+    return collected(windowed(timed))
+
+
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
+@pytest.mark.parametrize("kind", BESIDE)
+def test_the_same_rows_are_late_though_others_read_the_source(
+    kind: str, workers: int
+) -> None:
+    """Rows that others get too are those of a split all the same."""
+    make, count = BESIDE[kind]
+    splits = splits_of(4, count, rows=300)
+    flow = ms.Flow("beside")
+    found = collected_of(make(flow, splits))
+    flow.run(on="local", workers=workers, **QUICK)
+
+    assert found() == expected(splits)
+    assert found()[1], "the test should have late rows"
+
+
+@pytest.mark.parametrize("widths", mostly_slow((1, 3), (3, 2), (2, 3, 1)))
+@pytest.mark.parametrize("kind", [kind for kind in BESIDE if kind != "iterable"])
+def test_promises_go_with_splits_that_others_read_to_another_width(
+    kind: str, widths: tuple[int, ...], tmp_path: Path
+) -> None:
+    """The task that goes on with the rows of a split knows what was promised for it."""
+    splits = splits_of(3, count=5, rows=200)
+    scripts = [[s for t in times for s in (t, Pause(), Pause())] for times in splits]
+    flow = ms.Flow("moved beside")
+    found = collected_of(BESIDE[kind][0](flow, scripts))
+    run_at_widths(flow, widths, tmp_path, idle_ms=25)
+
+    assert found() == expected(splits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["scripts", "two others", "iterable"])
+def test_the_same_rows_are_late_after_any_crash_though_others_read_the_source(
+    kind: str,
+) -> None:
+    """Which split rows come from is told anew, and what it promised is not forgotten."""
+    make, count = BESIDE[kind]
+    splits = splits_of(2, count)
+    flow = ms.Flow("crashes beside")
+    survives_crashes(flow, windowed(make(flow, splits)), splits)
+
+
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2))
+def test_frame_that_others_read_is_cut_into_the_same_parts(workers: int) -> None:
+    """How a source is cut follows from time being given, wherever that is."""
+    drawn = random.Random(5)
+    times = [2 * i + drawn.randint(-14, 3) for i in range(10_000)]
+    flow = ms.Flow("frame beside")
+    frame = flow.from_frame(pl.DataFrame({"at": times}))
+    frame.collect(name="beside")
     rows = frame.event_time("at", disorder=DISORDER)
     found = collected_frames(rows.window(ms.windows.tumbling(SIZE)))
     flow.run(on="local", workers=workers)
@@ -327,7 +435,7 @@ def test_what_leaves_a_free_loop_may_have_time() -> None:
     assert sorted(sums.result()) == [8, 12]
 
 
-@pytest.mark.parametrize("widths", [(1, 3), (3, 1)])
+@pytest.mark.parametrize("widths", mostly_slow((1, 3), (3, 1)))
 def test_whole_right_sides_go_to_every_task_of_another_width(
     widths: tuple[int, int], tmp_path: Path
 ) -> None:
@@ -337,8 +445,83 @@ def test_whole_right_sides_go_to_every_task_of_another_width(
     rows = flow.read(ScriptedSource(script)).to_frame({"id": pl.Int64})
     names = flow.from_frame(pl.DataFrame({"id": range(7), "name": list("abcdefg")}))
     out = rows.join(names, on="id").collect()
-    run_at_two_widths(flow, widths, tmp_path, idle_ms=10)
+    run_at_two_widths(flow, widths, tmp_path, idle_ms=25)
 
     assert Counter(out.result()["name"]) == Counter(
         "abcdefg"[i % 7] for i in range(300)
     )
+
+
+FAR = [2**63 - 1, 2**63 - 2, 2**61 + 1, 2**63, 2**70, -(2**61) - 1, -(2**63), -(2**70)]
+FAR_TIMED: dict[str, Callable[[ms.Flow, int], object]] = {
+    "rows": lambda f, at: _timed(f, at).window(ms.windows.tumbling(10)).count(),
+    "keyed": lambda f, at: (
+        _timed(f, at).key_by(lambda _: 0).window(ms.windows.session(10)).count()
+    ),
+    "order": lambda f, at: _timed(f, at).in_time_order(),
+    "frame": lambda f, at: (
+        f.from_frame(pl.DataFrame({"at": [5, at]}))
+        .event_time("at", max_ahead=None)
+        .window(ms.windows.tumbling(10))
+        .agg(pl.len())
+    ),
+}
+
+
+def _timed(flow: ms.Flow, at: int) -> Any:
+    return flow.from_iterable([5, at]).event_time(lambda row: row, max_ahead=None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"),
+    [
+        (kind, at)
+        for kind in FAR_TIMED
+        for at in FAR
+        if kind != "frame" or -(2**63) <= at < 2**63
+    ],
+)
+def test_timestamp_that_no_window_could_end_after_is_refused(
+    kind: str, at: int
+) -> None:
+    """Its rows would be in no result, in nothing late, and in no error."""
+    flow = ms.Flow("far")
+    FAR_TIMED[kind](flow, at).collect()  # type: ignore[attr-defined]  # of any stream
+
+    with pytest.raises(ms.OperatorError, match=f"{at} is no timestamp; expected"):
+        flow.run(on="local")
+
+
+@pytest.mark.parametrize("kind", FAR_TIMED)
+@pytest.mark.parametrize("at", [2**61, -(2**61)], ids=str)
+def test_farthest_timestamp_counts(kind: str, at: int) -> None:
+    """The late one among them, before another, is found among the late."""
+    flow = ms.Flow("far")
+    made: Any = FAR_TIMED[kind](flow, at)
+    result, late = made.collect(), made.late().collect()
+    flow.run(on="local")
+
+    assert len(result.result()) + len(late.result()) == 2
+
+
+@pytest.mark.parametrize("at", [2**63 - 1, None])
+def test_row_whose_timestamp_is_none_is_a_dead_letter(at: Any) -> None:
+    """Of rows and frames, and though no other function of the stage may raise."""
+    flow = ms.Flow("far")
+    rows = _timed(flow, at).collect()
+    table = flow.from_frame(pl.DataFrame({"at": [5, at, 6]})).event_time("at").collect()
+    letters = flow.dead_letters(2).collect()
+    flow.run(on="local")
+
+    assert rows.result() == [5]
+    assert table.result()["at"].to_list() == [5, 6]
+    assert {str(letter.record) for letter in letters.result()} == {
+        str(at),
+        str({"at": at}),
+    }
+
+
+def test_duration_that_is_too_long_is_refused() -> None:
+    """No timestamp has a place behind it."""
+    with pytest.raises(ms.UsageError, match=r"expected at most 2\*\*60 ms"):
+        ms.windows.tumbling(2**62)

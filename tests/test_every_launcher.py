@@ -200,6 +200,28 @@ def iterations(flow: ms.Flow, workers: int) -> None:
     counted.limit(3).collect()
 
 
+def joined_rounds(flow: ms.Flow, workers: int) -> None:
+    numbers = flow.from_iterable(NUMBERS)
+    halves = flow.from_iterable(range(25)).key_by(lambda i: 2 * i)
+
+    def step(rows: ms.Stream[int]) -> ms.Stream[int]:
+        half = rows.key_by(lambda i: i).join(halves, how="left").drop_key()
+        found = half.map(lambda pair: 0 if pair[1] is None else pair[1])
+        table = found.key_by(lambda i: i).join_table(halves, how="semi").drop_key()
+        whole = table.join_broadcast(halves, lambda i: i)
+        return whole.map(lambda pair: pair[0])
+
+    numbers.iterate(step, max_rounds=3).collect(Counter)
+
+
+def _joined_rounds_oracle() -> list[Any]:
+    rows = NUMBERS
+    for _ in range(3):
+        rows = [0 if i % 2 else i // 2 for i in rows]
+        rows = [i for i in rows if i % 2 == 0]
+    return [Counter(rows)]
+
+
 def ticking_loop(flow: ms.Flow, workers: int) -> None:
     ticks = flow.from_iterable([1, 2]).loop(lambda rows: (rows, rows))
     ticks.limit(50).count()
@@ -341,6 +363,7 @@ FLOWS: dict[str, Case] = {
     "emptiness": (emptiness, lambda _: [[], 0, 0, None, 5, [], None, None]),
     "endless": (endless, lambda _: [10]),
     "iterations": (iterations, lambda _: [[0] * 8, [5]]),
+    "joined_rounds": (joined_rounds, lambda _: _joined_rounds_oracle()),
     "timed_iterations": (timed_iterations, lambda _: _timed_iterations_oracle()),
     "frames_in_time": (frames_in_time, lambda _: _frames_in_time_oracle()),
     "own_source": (own_source, lambda _: [sum(i * i for i in NUMBERS)]),
@@ -420,8 +443,10 @@ def test_for_each_sees_every_row_once() -> None:
     many: list[int] = []
     flow = ms.Flow("for_each")
     numbers = flow.from_iterable(NUMBERS)
-    numbers.for_each(one.append)
-    numbers.shuffle().parallel_for_each(many.append)
+    with pytest.warns(ms.LostChangesWarning, match="changes a list"):
+        numbers.for_each(one.append)
+    with pytest.warns(ms.LostChangesWarning, match=r"use collect\(\)"):
+        numbers.shuffle().parallel_for_each(many.append)
 
     flow.run(on="local", workers=3)
 

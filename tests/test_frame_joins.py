@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from tests.examples import mostly_slow
 from tests.joining import asof_oracle, window_oracle
 from tests.resizing import run_at_two_widths
 from tests.simulation.frame_join_flows import FRAME_JOIN_CASES, SCHEMA, timed, untimed
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.flows import Case
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 @pytest.mark.parametrize("make", FRAME_JOIN_CASES, ids=lambda make: make.__name__)
 def test_join_of_frames_is_the_same_at_any_width(
     make: Callable[[], Case], workers: int
@@ -34,7 +35,7 @@ def test_join_of_frames_is_the_same_at_any_width(
     simulate(case.flow, seeds=2, workers=workers, faults="none", check=case.check)
 
 
-@pytest.mark.parametrize("widths", [(2, 3), (3, 1)])
+@pytest.mark.parametrize("widths", mostly_slow((2, 3), (3, 1)))
 def test_joins_of_frames_go_on_from_a_savepoint_at_another_width(
     widths: tuple[int, int], tmp_path: Path
 ) -> None:
@@ -153,7 +154,7 @@ def test_join_in_time_refuses_a_side_from_outside_a_loop() -> None:
         return places.event_time("a").interval_join(edges, 0, 1, on="a")
 
     places.iterate(step, max_rounds=3).collect()
-    with pytest.raises(ms.UsageError, match="which is not; its rows would be in"):
+    with pytest.raises(ms.UsageError, match="time begins anew with every round"):
         flow.run(on="local")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 import pytest
+from tests.examples import mostly_slow
 from tests.resizing import run_at_two_widths
 from tests.simulation.frame_window_flows import LISTED, SCHEMA, Threes, listed, row
 from tests.simulation.window_flows import (
@@ -89,7 +90,7 @@ def timed_rows(flow: ms.Flow, disorder: int) -> ms.Stream[Any]:
     return numbers.event_time(itemgetter("at"), disorder=disorder)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 @pytest.mark.parametrize("has_keys", [True, False], ids=["by key", "whole"])
 def test_frames_call_with_the_windows_and_rows_that_streams_call_with(
     workers: int, *, has_keys: bool
@@ -158,8 +159,8 @@ def test_windows_that_change_are_mapped_again() -> None:
     assert len(made) > len(last), "some were called for twice"
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
-@pytest.mark.parametrize("widths", [(2, 3), (3, 1)])
+@pytest.mark.parametrize("backend", mostly_slow("memory", "rocksdb"))
+@pytest.mark.parametrize("widths", mostly_slow((2, 3), (3, 1)))
 def test_rows_of_windows_that_are_not_over_move_with_their_keys(
     backend: Literal["memory", "rocksdb"], widths: tuple[int, int], tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 import pytest
+from tests.examples import mostly_slow
 from tests.resizing import run_at_two_widths
 from tests.simulation.frame_window_flows import (
     FRAME_WINDOW_CASES,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from millstream.plan.windows import AnyWindow
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 @pytest.mark.parametrize("make", FRAME_WINDOW_CASES, ids=lambda make: make.__name__)
 def test_windows_on_frames_are_the_same_at_any_width(
     make: Callable[[], Case], workers: int
@@ -47,8 +48,8 @@ def slowly() -> list[Any]:
     return [s for i in range(COUNT) for s in (row(i), Pause(), Pause())]
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
-@pytest.mark.parametrize("widths", [(2, 3), (3, 1)])
+@pytest.mark.parametrize("backend", mostly_slow("memory", "rocksdb"))
+@pytest.mark.parametrize("widths", mostly_slow((2, 3), (3, 1)))
 def test_windows_on_frames_go_on_from_a_savepoint_at_another_width(
     backend: Literal["memory", "rocksdb"], widths: tuple[int, int], tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from tests.examples import mostly_slow
 from tests.joining import asof_oracle, made_of, window_oracle
 from tests.resizing import run_at_two_widths
 from tests.simulation.join_flows import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tests.simulation.flows import Case
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 @pytest.mark.parametrize("make", JOIN_CASES, ids=lambda make: make.__name__)
 def test_join_is_the_same_at_any_width(make: Callable[[], Case], workers: int) -> None:
     """Who is quick decides nothing, not even who is late."""
@@ -46,8 +47,8 @@ def slowly(side: str) -> ScriptedSource:
     return ScriptedSource(script)
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
-@pytest.mark.parametrize("widths", [(2, 3), (3, 1)])
+@pytest.mark.parametrize("backend", mostly_slow("memory", "rocksdb"))
+@pytest.mark.parametrize("widths", mostly_slow((2, 3), (3, 1)))
 def test_joins_go_on_from_a_savepoint_at_another_width(
     backend: Literal["memory", "rocksdb"], widths: tuple[int, int], tmp_path: Path
 ) -> None:

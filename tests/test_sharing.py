@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import pytest
-from tests.sharing import scope_of
+from tests.sharing import server_of
 
 
 @pytest.mark.parametrize(
-    ("nodeid", "scope"),
+    ("nodeid", "fixtures", "server"),
     [
-        ("tests/test_frames.py::test_same_everywhere[spark]", "spark"),
-        ("tests/test_every_launcher.py::test_flow[keyed-spark-2]", "spark"),
-        ("tests/spark/test_session.py::test_speculation_is_refused", "spark"),
-        ("tests/spark/test_launching.py::test_without_java", "cluster"),
-        ("tests/unit/connectors/test_sql.py::test_upsert[postgres-1]", "postgres"),
-        ("tests/unit/connectors/test_remote.py::test_rows[csv-s3]", "s3"),
+        ("tests/test_frames.py::test_same[spark]", ["launcher"], "spark"),
+        ("tests/test_every_launcher.py::test_flow[keyed-spark-2]", [], "spark"),
+        ("tests/spark/test_session.py::test_speculation", ["spark"], "spark"),
+        ("tests/faults/test_kills.py::test_executor", ["cluster"], "cluster"),
+        ("tests/spark/test_launching.py::test_it", ["spark", "cluster"], "cluster"),
+        ("tests/unit/connectors/test_sql.py::test_upsert[postgres-1]", [], "postgres"),
+        ("tests/unit/connectors/test_remote.py::test_rows[csv-s3]", ["store"], "s3"),
+        ("tests/simulation/test_swarm.py::test_flow[word_count]", [], None),
+        ("tests/unit/launch/test_spark.py::test_spark", ["tmp_path"], None),
+        ("tests/test_frames.py::test_same[processes]", ["launcher"], None),
     ],
 )
-def test_one_server_is_one_scope(nodeid: str, scope: str) -> None:
+def test_one_server_is_one_scope(
+    nodeid: str, fixtures: list[str], server: str | None
+) -> None:
     """A second JVM costs as much as hundreds of small tests."""
-    assert scope_of(nodeid) == scope
-
-
-@pytest.mark.parametrize(
-    "nodeid",
-    [
-        "tests/simulation/test_swarm.py::test_flow[word_count]",
-        "tests/unit/launch/test_spark.py::test_spark",
-        "tests/test_frames.py::test_same_everywhere[processes]",
-    ],
-)
-def test_every_other_test_goes_to_whoever_is_free(nodeid: str) -> None:
-    """A file of slow tests is shared by all processes."""
-    assert scope_of(nodeid) == nodeid
+    assert server_of(nodeid, fixtures) == server

@@ -10,9 +10,8 @@ import ast
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -28,8 +27,13 @@ MEANINGLESS_NAMES = frozenset({"utils", "util", "helpers", "common", "misc"})
 UNTRACKED = re.compile(r"\bTODO\b(?!\(#\d+\))|\bFIXME\b|\bXXX\b")
 
 
-def ids(path: Path) -> str:
+def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def docstring_lines(tree: ast.AST) -> int:
@@ -64,61 +68,94 @@ def assigned_names(tree: ast.Module) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_file_has_a_docstring_and_a_bounded_length(path: Path) -> None:
+def long_functions(path: Path) -> list[str]:
+    """Return which functions of a file are too long, and how long they are."""
+    lengths = {
+        f"{name_of(path)}::{node.name}": (node.end_lineno or 0)
+        - node.lineno
+        + 1
+        - docstring_lines(node)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    return [
+        f"{name} has {lines} lines, at most {FUNCTION_LINES_MAX} are allowed"
+        for name, lines in lengths.items()
+        if lines > FUNCTION_LINES_MAX and name not in LONG_FUNCTIONS
+    ]
+
+
+def impure_calls(path: Path) -> list[str]:
+    """Return where a file calls what no pure layer may call."""
+    return [
+        f"{name_of(path)}:{node.lineno}: {node.func.id}() is banned in a pure layer"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in BANNED_IN_PURE_LAYERS
+    ]
+
+
+def test_every_file_begins_with_a_docstring() -> None:
     """The first thing a newcomer reads in a file says what the file is for."""
-    tree = ast.parse(path.read_text())
-    lines = len(path.read_text().splitlines()) - docstring_lines(tree)
-
-    assert ast.get_docstring(tree), f"{ids(path)} has no module docstring"
-    assert lines <= FILE_LINES_MAX, f"{ids(path)} has {lines} lines of code; split it"
+    assert [
+        name_of(path) for path in SOURCES if not ast.get_docstring(tree_of(path))
+    ] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_functions_fit_on_a_screen(path: Path) -> None:
+def test_files_have_a_bounded_length() -> None:
+    """What is longer does not fit in a head; split it."""
+    lengths = {
+        name_of(path): len(path.read_text().splitlines())
+        - docstring_lines(tree_of(path))
+        for path in SOURCES
+    }
+    assert {
+        name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX
+    } == {}
+
+
+def test_functions_fit_on_a_screen() -> None:
     """A docstring does not count: a long explanation is no sin."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or 0) - node.lineno + 1 - docstring_lines(node)
-            name = f"{ids(path)}::{node.name}"
-            assert lines <= FUNCTION_LINES_MAX or name in LONG_FUNCTIONS, (
-                f"{name} has {lines} lines, at most {FUNCTION_LINES_MAX} are allowed"
-            )
+    assert [found for path in SOURCES for found in long_functions(path)] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_pure_layers_call_nothing_impure(path: Path) -> None:
+def test_pure_layers_call_nothing_impure() -> None:
     """`hash` of a str differs between processes; `id` differs between runs."""
-    if not any(f"/{layer}/" in path.as_posix() for layer in PURE_LAYERS):
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in BANNED_IN_PURE_LAYERS, (
-                f"{ids(path)}:{node.lineno}: {node.func.id}() is banned in a pure layer"
-            )
+    pure = [
+        path
+        for path in SOURCES
+        if any(f"/{layer}/" in path.as_posix() for layer in PURE_LAYERS)
+    ]
+    assert pure
+    assert [found for path in pure for found in impure_calls(path)] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_public_module_says_what_it_offers(path: Path) -> None:
+def test_every_public_module_says_what_it_offers() -> None:
     """Whatever `__all__` leaves out may change without notice."""
-    if path.name.startswith("_"):
-        return
-    assert "__all__" in assigned_names(ast.parse(path.read_text())), (
-        f"{ids(path)} has no __all__; list what other modules may import from it"
-    )
+    assert [
+        name_of(path)
+        for path in SOURCES
+        if not path.name.startswith("_")
+        and "__all__" not in assigned_names(tree_of(path))
+    ] == []
 
 
-@pytest.mark.parametrize("path", EVERYTHING, ids=ids)
-def test_file_is_named_after_what_is_in_it(path: Path) -> None:
+def test_files_are_named_after_what_is_in_them() -> None:
     """A drawer called `utils` fills up with things that belong elsewhere."""
-    names = {part.removesuffix(".py") for part in path.relative_to(ROOT).parts}
-    assert not names & MEANINGLESS_NAMES, f"{ids(path)}: name it after its contents"
+    assert [
+        name_of(path)
+        for path in EVERYTHING
+        if MEANINGLESS_NAMES
+        & {part.removesuffix(".py") for part in path.relative_to(ROOT).parts}
+    ] == []
 
 
-@pytest.mark.parametrize("path", EVERYTHING, ids=ids)
-def test_a_promise_in_a_comment_has_an_issue(path: Path) -> None:
-    """Work left for later is written down where it can be found."""
-    for line, comment in comments(path.read_text()):
-        assert not UNTRACKED.search(comment), (
-            f"{ids(path)}:{line}: write `TODO(#123):` with the number of an issue"
-        )
+def test_a_promise_in_a_comment_has_an_issue() -> None:
+    """Work left for later is written as `TODO(#123):`, where it can be found."""
+    assert [
+        f"{name_of(path)}:{line}: {comment}"
+        for path in EVERYTHING
+        for line, comment in comments(path.read_text())
+        if UNTRACKED.search(comment)
+    ] == []

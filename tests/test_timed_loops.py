@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from tests.examples import mostly_slow
 from tests.resizing import run_at_two_widths
 from tests.test_event_time import (
     DISORDER,
@@ -50,7 +51,7 @@ def looped(flow: ms.Flow, scripts: list[list[Any]], **timing: Any) -> ms.Stream[
     return rows.map(lambda time: (time, time % 4)).loop(laps)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 def test_going_round_makes_nobody_late_at_any_width(workers: int) -> None:
     """Windows behind the loop have the rows, and lack the late ones, as without it."""
     splits = splits_of(1)
@@ -61,7 +62,7 @@ def test_going_round_makes_nobody_late_at_any_width(workers: int) -> None:
     assert found() == expected(splits)
 
 
-@pytest.mark.parametrize("widths", [(1, 3), (3, 2)])
+@pytest.mark.parametrize("widths", mostly_slow((1, 3), (3, 2)))
 def test_time_goes_on_in_a_loop_at_another_width(
     widths: tuple[int, int], tmp_path: Path
 ) -> None:
@@ -115,7 +116,7 @@ def test_quiet_split_before_a_loop_does_not_hold_it_back_for_ever() -> None:
     assert not all(is_quiet.result())
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 def test_frames_go_round_with_their_time(workers: int) -> None:
     """The hidden columns come round as well; windows and late rows are those of rows."""
     splits = splits_of(4)
@@ -133,7 +134,7 @@ def test_frames_go_round_with_their_time(workers: int) -> None:
     assert found() == expected(splits)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 def test_rounds_know_the_times_of_their_rows(workers: int) -> None:
     """Windows in a round are over with it; late rows are late in every round."""
     splits = splits_of(5)

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from tests.examples import mostly_slow
 from tests.resizing import run_at_two_widths
 from tests.simulation.timer_flows import event_timers
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 COUNT, KEYS, LATER = 60, 7, 1_000_000
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 def test_timers_of_event_time_fire_alike_at_any_width(workers: int) -> None:
     """Time comes from the records, so it does not matter who is quick."""
     case = event_timers()
@@ -47,7 +48,7 @@ def slow_numbers() -> Iterator[int]:
         yield number
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("backend", mostly_slow("memory", "rocksdb"))
 def test_timers_go_on_from_a_savepoint_at_another_width(
     backend: Literal["memory", "rocksdb"], tmp_path: Path
 ) -> None:

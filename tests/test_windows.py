@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from tests.examples import mostly_slow
 from tests.resizing import run_at_two_widths
 from tests.simulation.window_flows import (
     COUNT,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tests.simulation.flows import Case
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 @pytest.mark.parametrize("make", WINDOW_CASES, ids=lambda make: make.__name__)
 def test_windows_are_the_same_at_any_width(
     make: Callable[[], Case], workers: int
@@ -48,8 +49,8 @@ def slowly() -> Iterator[int]:
         yield number
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
-@pytest.mark.parametrize("widths", [(2, 3), (3, 1)])
+@pytest.mark.parametrize("backend", mostly_slow("memory", "rocksdb"))
+@pytest.mark.parametrize("widths", mostly_slow((2, 3), (3, 1)))
 def test_windows_go_on_from_a_savepoint_at_another_width(
     backend: Literal["memory", "rocksdb"], widths: tuple[int, int], tmp_path: Path
 ) -> None:

@@ -21,10 +21,18 @@ from millstream.api.state_handles import ListState, MapState, ValueState
 from millstream.api.stream import Stream
 from millstream.api.windows import WindowedStream
 from millstream.config import BufferPolicy, Config, adaptive, fixed
-from millstream.connectors.base import Sink, SinkWriter, Source, SourceReader, Split
+from millstream.connectors.base import (
+    Later,
+    Sink,
+    SinkWriter,
+    Source,
+    SourceReader,
+    Split,
+)
 from millstream.errors import (
     JobCancelledError,
     LaunchError,
+    LostChangesWarning,
     MillstreamError,
     OperationalError,
     OperatorError,
@@ -63,8 +71,10 @@ __all__ = [
     "JobCancelledError",
     "KeyedStream",
     "LateRow",
+    "Later",
     "LaunchError",
     "ListState",
+    "LostChangesWarning",
     "MapState",
     "MillstreamError",
     "OperationalError",
@@ -111,6 +121,11 @@ _WITH_POLARS = {
     "frame_aggregate": "millstream.api.frame_aggregates",
 }
 """Names whose modules import Polars, which a flow of rows need not wait for."""
+
+
+def __dir__() -> list[str]:
+    """List what is public, also what is imported when it is first asked for."""
+    return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,51 +10,86 @@ import difflib
 import re
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "BufferPolicy",
     "Config",
     "adaptive",
+    "byte_count",
     "configured",
     "fixed",
     "nanoseconds",
 ]
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h)\s*")
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|min|m|h|d|w)\s*")
+_DURATION = re.compile(rf"\s*(?:{_PART.pattern})+")
 _UNIT_NS = {
     "ns": 1,
     "us": 1_000,
     "ms": 1_000_000,
     "s": 1_000_000_000,
     "m": 60_000_000_000,
+    "min": 60_000_000_000,
     "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
+    "w": 604_800_000_000_000,
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]i?)?B?\s*")
+_UNIT_BYTES = {
+    **{unit: 1000 ** (power + 1) for power, unit in enumerate("kMGT")},
+    "K": 1000,
+    "Ki": 1024,
+    **{f"{unit}i": 1024 ** (power + 1) for power, unit in enumerate("kMGT")},
 }
 _POLICY = re.compile(r"\s*(fixed|adaptive)\(\s*(\d+)\s*(?:,\s*([^)]+?))?\s*\)\s*")
 
 
 def nanoseconds(duration: str | timedelta) -> int:
-    """Return a duration such as ``"50ms"`` or a `timedelta` in nanoseconds.
+    """Return a duration such as ``"50ms"``, ``"1m30s"`` or a `timedelta` in nanoseconds.
 
     Examples
     --------
     >>> nanoseconds("50ms")
     50000000
+    >>> nanoseconds("1m30s") == nanoseconds("1.5min")
+    True
     >>> nanoseconds(timedelta(seconds=2))
     2000000000
     """
     if isinstance(duration, timedelta):
         return round(duration.total_seconds() * 1_000_000_000)
-    match = _DURATION.fullmatch(duration)
-    if match is None:
+    if _DURATION.fullmatch(duration) is None:
         msg = (
             f"cannot read the duration {duration!r}; write a number and a unit "
-            "(ns, us, ms, s, m, h), for example '50ms'"
+            "(ns, us, ms, s, m, h, d, w), for example '50ms' or '1h30m'"
         )
         raise UsageError(msg)
-    return round(float(match[1]) * _UNIT_NS[match[2]])
+    return sum(round(float(n) * _UNIT_NS[unit]) for n, unit in _PART.findall(duration))
+
+
+def byte_count(size: str | int) -> int:
+    """Return a size such as ``"128MB"`` or ``"64MiB"`` in bytes.
+
+    Examples
+    --------
+    >>> byte_count("128MB"), byte_count("64MiB"), byte_count(512)
+    (128000000, 67108864, 512)
+    """
+    match = _SIZE.fullmatch(str(size))
+    if match is None or isinstance(size, bool):
+        msg = (
+            f"cannot read the size {size!r}; write a number of bytes, or a number and a "
+            "unit (kB, MB, GB, KiB, MiB, GiB), for example '128MB'"
+        )
+        raise UsageError(msg)
+    unit = match[2]
+    return round(float(match[1]) * (_UNIT_BYTES[unit] if unit else 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +202,8 @@ class Config:
     snapshot_mode: str = "asynchronous"
     #: Complete snapshots that are kept.
     snapshots_retained: int = 3
+    #: Bytes that RocksDB may use in a worker, for blocks and write buffers of all tables.
+    rocksdb_memory_bytes: int = 64 * 1024 * 1024
     #: How often a job goes back for one and the same failure without getting on.
     restarts_max: int = 3
     #: Time between two signs of life of a worker.
@@ -175,14 +212,22 @@ class Config:
     lease_ms: int = 6_000
     #: Time a peer has to prove that it knows the secret.
     handshake_ms: int = 3_000
-    #: Connections that have not proved it yet; the oldest gives way.
-    half_open_max: int = 64
+    #: Connections that have not proved it yet; then one gives way that is drawn.
+    half_open_max: int = 256
+    #: The same for those that come from one address.
+    half_open_address_max: int = 128
     #: Time the workers have to register and connect.
     launch_timeout_ms: int = 120_000
     #: Time the workers have to leave after they were told to stop.
     stop_grace_ms: int = 5_000
+    #: Time between two looks for requests in the state directory; ten times it at a URL.
+    control_look_ms: int = 500
     #: Time between two progress reports of a worker.
     progress_ms: int = 250
+    #: Time between two lines about a job's progress, where they are logged.
+    progress_log_ms: int = 10_000
+    #: Decisions of a job that `job.story()` keeps, and as many warnings beside them.
+    story_entries_max: int = 300
 
     def with_setting(self, text: str) -> Config:
         """Return a copy with one ``name=value`` applied.
@@ -199,13 +244,18 @@ class Config:
         return configured(self, {name.strip(): value.strip()})
 
 
-def configured(config: Config, settings: dict[str, Any]) -> Config:
-    """Return `config` with the named settings replaced; text values are parsed."""
+def configured(
+    config: Config, settings: dict[str, Any], options: Iterable[str] = ()
+) -> Config:
+    """Return `config` with the named settings replaced; text values are parsed.
+
+    `options` are other names that may have been meant.
+    """
     kinds = {field.name: str(field.type) for field in fields(Config)}
     changes: dict[str, Any] = {}
     for name, value in settings.items():
         if name not in kinds:
-            guess = difflib.get_close_matches(name, kinds, n=1)
+            guess = difflib.get_close_matches(name, [*options, *kinds], n=1)
             hint = f"; did you mean {guess[0]!r}?" if guess else ""
             msg = f"there is no setting {name!r}{hint} (settings: {', '.join(kinds)})"
             raise UsageError(msg)

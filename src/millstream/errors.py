@@ -12,6 +12,7 @@ The hierarchy::
     │   ├── SnapshotError       stored state is damaged, foreign or out of reach
     │   │   └── SnapshotDamagedError  a stored file is not what was written
     │   └── JobCancelledError   somebody cancelled the job
+    ├── InternalError           Millstream itself failed (a bug here)
     └── ProtocolError           somebody broke the protocol; never retried
         ├── LocalProtocolError  our own shell drove a core wrongly (a bug here)
         └── RemoteProtocolError a peer sent what it may not send
@@ -24,9 +25,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 __all__ = [
+    "InternalError",
     "JobCancelledError",
     "LaunchError",
     "LocalProtocolError",
+    "LostChangesWarning",
     "MillstreamError",
     "OperationalError",
     "OperatorError",
@@ -42,9 +45,17 @@ __all__ = [
 
 
 class MillstreamError(Exception):
-    """Base class of every error Millstream raises on purpose."""
+    """Base class of every error Millstream raises on purpose.
+
+    Attributes
+    ----------
+    story
+        What the job that failed had decided, one line each, oldest first; empty where
+        no job ran.
+    """
 
     code: ClassVar[str] = "millstream"
+    story: tuple[str, ...] = ()
 
 
 class UsageError(MillstreamError):
@@ -88,6 +99,10 @@ class OperatorError(MillstreamError):
     def __reduce__(self) -> tuple[Any, ...]:
         """Carry the keyword attributes through pickle."""
         return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+class LostChangesWarning(UserWarning):
+    """A function changes something that every worker has a copy of."""
 
 
 class UnboundedStateWarning(UserWarning):
@@ -134,6 +149,12 @@ class JobCancelledError(OperationalError):
     """The job was cancelled before its input ended."""
 
     code = "cancelled"
+
+
+class InternalError(MillstreamError):
+    """Millstream failed in a way that it does not know; ``__cause__`` says where."""
+
+    code = "internal"
 
 
 class ProtocolError(MillstreamError):

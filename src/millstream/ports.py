@@ -1,8 +1,9 @@
-"""The complete list of ways in which a worker or a coordinator touches the world.
+"""What a worker or a coordinator needs of the world to run its protocol.
 
-Both receive these as constructor arguments and reach the world through nothing
-else.  That is what lets the same code run on Spark, in one process, and in the
-deterministic simulator.
+Both receive these as constructor arguments; sockets, clocks, snapshot files and threads
+they reach through nothing else.  That is what lets the same code run on Spark, in one
+process, and in the deterministic simulator.  What operators and connectors do by
+themselves (reading, writing, spilling, RocksDB) goes past these ports.
 
 =============  ===============================  ==================================
 port           real                             simulated
@@ -73,10 +74,14 @@ class PeerConnected:
 
 @dataclass(frozen=True, slots=True)
 class PeerLost:
-    """The connection to a peer is gone; nothing more will come from it."""
+    """The connection to a peer is gone; nothing more will come from it.
+
+    `is_absent` says of a dial that nobody listens there.
+    """
 
     peer: PeerId
     reason: str
+    is_absent: bool = False
 
 
 NetworkEvent = FrameArrived | PeerConnected | PeerLost
@@ -132,8 +137,8 @@ class Files(Protocol):
         """
         ...
 
-    def read(self, name: str) -> bytes:
-        """Return all bytes of a file; raises `FileNotFoundError`."""
+    def read(self, name: str, bytes_max: int | None = None) -> bytes:
+        """Return a file, or its first `bytes_max` bytes; raises `FileNotFoundError`."""
         ...
 
     def names(self, folder: str) -> list[str]:

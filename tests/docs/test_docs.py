@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs.api_reference import PAGE, reference
 
 from millstream.config import Config, configured
 from millstream.launch.options import LaunchOptions, default_options
@@ -132,6 +133,11 @@ def test_paths_in_the_map_of_the_papers_exist() -> None:
 def test_map_of_the_papers_points_at_something() -> None:
     """The pattern above still finds the paths that it is there to check."""
     assert len(NAMED_PATH.findall((DOCS / "papers.md").read_text())) > 50
+
+
+def test_api_page_lists_every_public_name() -> None:
+    """It is made from the docstrings: ``python -m tests.docs.api_reference``."""
+    assert PAGE.read_text() == reference()
 
 
 def test_configuration_page_lists_every_setting_with_its_default() -> None:

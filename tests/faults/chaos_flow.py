@@ -106,7 +106,9 @@ def counting(keep: Callable[[Any, int], Any]) -> Callable[[int, Any], tuple[int,
     return lambda count, value: (count + 1, keep(value, count + 1))
 
 
-def build(directory: Path) -> tuple[ms.Flow, ms.ResultHandle[Any]]:
+def build(
+    directory: Path, roll_every: str = "1s"
+) -> tuple[ms.Flow, ms.ResultHandle[Any]]:
     """Return a flow that writes `second key, id, number by first and second key`."""
     flow = ms.Flow("chaos")
     ids = flow.read(Ids(directory))
@@ -115,7 +117,7 @@ def build(directory: Path) -> tuple[ms.Flow, ms.ResultHandle[Any]]:
     second = numbered.key_by(lambda pair: pair[0] % SECOND_KEYS)
     twice = second.map_with_state(0, counting(lambda pair, n: (*pair, n))).unkey()
     lines = twice.map(lambda row: f"{row[0]} {row[1][0]} {row[1][1]} {row[1][2]}")
-    lines.write_text(directory / OUT)
+    lines.write_text(directory / OUT, roll_every=roll_every)
     return flow, ids.group_by(lambda i: i % COUNT_KEYS).count().collect()
 
 

@@ -85,7 +85,7 @@ def test_damaged_snapshot_is_gone_back_behind_without_a_restart(tmp_path: Path) 
 def test_damaged_snapshot_whose_output_can_be_seen_ends_the_job(tmp_path: Path) -> None:
     """To go back would write rows again; what is visible stays as it is."""
     chaos_flow.begin(tmp_path)
-    flow, _ = chaos_flow.build(tmp_path)
+    flow, _ = chaos_flow.build(tmp_path, roll_every="0s")
     job = started(flow, tmp_path)
 
     _, name = damaged(tmp_path / "state")

@@ -54,7 +54,7 @@ def filled(driver: Driver) -> int:
     pytest.fail("the disk never fills up")
 
 
-@pytest.mark.parametrize("disk", ["size=512k", "nr_inodes=24"], indirect=True)
+@pytest.mark.parametrize("disk", ["size=512k", "nr_inodes=32"], indirect=True)
 def test_full_disk_costs_epochs_but_no_snapshot(disk: Path) -> None:
     """The newest epoch stays whole, and the next one succeeds when there is room."""
     files = LocalFiles(disk / "state")

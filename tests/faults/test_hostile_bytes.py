@@ -27,12 +27,14 @@ from millstream.protocol.handshake import (
     NONCE_BYTES,
     PROOF_BYTES,
     ClientHandshake,
+    Protection,
     Role,
     Send,
     derive_key,
 )
 from millstream.protocol.ids import ChannelId, Generation, PeerId
 from millstream.runtime.tcp import TCPNetwork
+from millstream.runtime.tls import make_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,8 +42,9 @@ if TYPE_CHECKING:
 JOB = b"job-0123456789ab"
 KEY = derive_key(b"secret of the job", b"data")
 SERVER, MEMBER, STRANGER = PeerId(1), PeerId(2), PeerId(3)
-CONFIG = Config(handshake_ms=3_000, half_open_max=64)
+CONFIG = Config(handshake_ms=3_000, half_open_max=64, half_open_address_max=64)
 POLLS_MAX = 5_000
+CERTIFICATE = make_certificate()
 
 TLS_CLIENT_HELLO = bytes.fromhex(
     "16030100c8010000c40303" + "5a" * 32 + "20" + "a5" * 32 + "0004130113020100"
@@ -55,7 +58,7 @@ GARBAGE = {
     "a length of 2**31": struct.pack(">I", 2**31) + b"x" * 100,
     "pickle": pickle.dumps({"a": [1, 2, 3]}),
     "msgpack": msgpack.packb([1, 2, 3] * 100),
-    "a frame": struct.pack(">2sBBIIQII", b"MF", 1, 2, 0, 0, 0, 5, 0) + b"N.xxx",
+    "a frame": struct.pack(">2sBBIIQI", b"MF", 2, 2, 0, 0, 0, 5) + b"N.xxx",
     "magic, then garbage": b"MSHS" + b"\xff" * 200,
     "megabytes": b"MSHS" + b"\x01" * 4_000_000,
 }
@@ -77,15 +80,22 @@ class ManualClock:
 class Target:
     """A listener under attack, and a count of everything it has decoded."""
 
-    def __init__(self) -> None:
+    def __init__(self, protection: Protection = Protection.MAC) -> None:
         self.clock = ManualClock()
+        self.protection = protection
         self.network = self.member(SERVER)
         self.events: list[NetworkEvent] = []
         self.decoded = 0
 
     def member(self, own_id: PeerId, key: bytes = KEY) -> TCPNetwork:
         return TCPNetwork(
-            own_id=own_id, job=JOB, key=key, clock=self.clock, config=CONFIG
+            own_id=own_id,
+            job=JOB,
+            key=key,
+            clock=self.clock,
+            config=CONFIG,
+            protection=self.protection,
+            certificate=CERTIFICATE,
         )
 
     def dial(self) -> socket.socket:
@@ -194,6 +204,36 @@ def test_garbage_is_turned_away_without_an_answer(target: Target, name: str) -> 
     target.assert_a_member_is_served()
 
 
+@pytest.mark.parametrize("name", GARBAGE)
+def test_garbage_is_turned_away_from_tls_without_an_answer(name: str) -> None:
+    """Not even an alert says what is listening there."""
+    target = Target(Protection.TLS)
+    with target.dial() as sock:
+        sock.settimeout(0)
+        sock.send(GARBAGE[name])
+        sock.shutdown(socket.SHUT_WR)
+
+        assert target.heard_by(sock) == b""
+
+    assert target.events == []
+    target.assert_a_member_is_served()
+    target.network.close()
+
+
+def test_a_slow_loris_before_tls_is_dropped_at_the_deadline() -> None:
+    """The time for a handshake is that of TLS and of ours together."""
+    target = Target(Protection.TLS)
+    with target.dial() as sock:
+        sock.sendall(TLS_CLIENT_HELLO[:20])
+        target.run_until(lambda: target.network.half_open_count == 1)
+        target.clock.now_ns = CONFIG.handshake_ms * 1_000_000
+
+        assert target.heard_by(sock) == b""
+
+    target.assert_a_member_is_served()
+    target.network.close()
+
+
 @settings(max_examples=30)
 @given(garbage=st.binary(max_size=300))
 def test_any_garbage_is_turned_away(garbage: bytes) -> None:
@@ -265,7 +305,7 @@ def test_an_impossible_length_of_a_member_costs_its_connection_only(
     """Even who knows the secret cannot make us allocate more than the limit."""
     with target.authenticated(STRANGER) as sock:
         tracemalloc.start()
-        header = struct.pack(">2sBBIIQII", b"MF", 1, 2, 1, 1, 0, length, 0)
+        header = struct.pack(">2sBBIIQI", b"MF", 2, 2, 1, 1, 0, length)
         sock.sendall(header + b"x" * 1000)
         target.run_until(lambda: len(target.events) == 2)
         _, peak_bytes = tracemalloc.get_traced_memory()
@@ -281,11 +321,11 @@ def test_an_impossible_length_of_a_member_costs_its_connection_only(
 
 
 def test_a_damaged_pickle_of_a_member_is_never_loaded(target: Target) -> None:
-    """The checksum is looked at first."""
+    """The tag is looked at first."""
     payload = pickle.dumps(["rows"])
-    header = struct.pack(">2sBBIIQII", b"MF", 1, 2, 1, 1, 0, len(payload), 0xBAD)
+    header = struct.pack(">2sBBIIQI", b"MF", 2, 2, 1, 1, 0, len(payload))
     with target.authenticated(STRANGER) as sock:
-        sock.sendall(header + payload)
+        sock.sendall(header + payload + bytes(16))
         target.run_until(lambda: len(target.events) == 2)
 
     assert isinstance(target.events[1], PeerLost)
@@ -296,7 +336,7 @@ def test_a_damaged_pickle_of_a_member_is_never_loaded(target: Target) -> None:
 def test_a_cut_at_every_byte_of_a_frame_delivers_no_half_frame(target: Target) -> None:
     """A peer that dies in the middle of a frame is lost, and that is all."""
     payload = pickle.dumps(["rows"])
-    header = struct.pack(">2sBBIIQII", b"MF", 1, 2, 1, 1, 0, len(payload), 0)
+    header = struct.pack(">2sBBIIQI", b"MF", 2, 2, 1, 1, 0, len(payload))
     for size in range(1, len(header + payload)):
         target.events.clear()
         with target.authenticated(STRANGER) as sock:

@@ -15,6 +15,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from tests.spark.driving import driver_environment, eventually, is_gone
 
@@ -77,6 +78,25 @@ def test_a_killed_worker_ends_the_job_with_the_launchers_reason(
     )
     assert reason in str(caught.value)
     assert_nothing_is_left(job, place, [victim])
+
+
+def test_a_worker_killed_before_it_registers_is_replaced(tmp_path: Path) -> None:
+    """It has hardly begun to import when it dies; the job begins with another one."""
+    flow = ms.Flow("early")
+    total = flow.from_iterable(range(100)).shuffle().sum()
+    before = set(psutil.Process().children())
+    job = flow.start(on="processes", workers=2, state=tmp_path / "state")
+    victim = min(set(psutil.Process().children()) - before, key=lambda p: p.pid)
+
+    victim.kill()
+
+    job.wait()
+    assert total.result() == 4950
+    assert not job.recoveries(), "it had not registered yet"
+    lost = (
+        f"was lost: its process {victim.pid} was ended by SIGKILL; worker 2 is started"
+    )
+    assert any(lost in line for line in job.story())
 
 
 def test_a_frozen_worker_is_lost_when_its_lease_ends_and_is_then_ended(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.examples import examples, is_exhaustive
 
 import millstream as ms
 from millstream.testing import simulate
@@ -122,7 +122,7 @@ def test_every_letter_comes_once_whatever_crashes(workers: int) -> None:
 
     report = simulate(
         poisoned_flow(values, first, second),
-        seeds=15,
+        seeds=15 if is_exhaustive() else 5,
         workers=workers,
         snapshots=True,
         check=lambda rows: check_rows(rows, oracle),
@@ -130,7 +130,7 @@ def test_every_letter_comes_once_whatever_crashes(workers: int) -> None:
         source_batch_rows=20,
     )
 
-    assert report.outcome_counts["succeeded"] >= 5
+    assert report.outcome_counts["succeeded"] >= len(report.outcomes) // 3
 
 
 @pytest.mark.slow

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import RemoteProtocolError
+from millstream.protocol.barrier import Splits
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation
 from millstream.protocol.messages import Emitted, Heartbeat, Progress, Stop
+from millstream.runtime.integrity import CHECKSUM
 from millstream.runtime.wire import FrameDecoder, FrameEncoder
 
 LIMIT = 1024 * 1024
@@ -38,10 +40,12 @@ messages = st.one_of(
         st.lists(st.tuples(u32, u64, u64, u64, u64), max_size=3).map(tuple),
     ),
 )
+names = st.lists(st.text(), max_size=3).map(tuple)
 bodies = st.one_of(
     st.tuples(st.just(FrameKind.MESSAGE), messages),
     st.tuples(st.just(FrameKind.BATCH), st.lists(rows, max_size=4)),
     st.tuples(st.just(FrameKind.CREDIT), u64),
+    st.tuples(st.just(FrameKind.SPLITS), st.builds(Splits, st.text(), names, names)),
     st.tuples(st.sampled_from([FrameKind.END, FrameKind.CLOSE]), st.none()),
 )
 
@@ -54,7 +58,7 @@ def frames(draw: st.DrawFn) -> Frame:
 
 
 def encoded(frame: Frame) -> bytes:
-    return b"".join(FrameEncoder(LIMIT).encode(frame))
+    return b"".join(CHECKSUM.closed(*FrameEncoder(LIMIT).encode(frame)))
 
 
 @given(sent=st.lists(frames(), max_size=5), sizes=st.lists(st.integers(1, 400)))

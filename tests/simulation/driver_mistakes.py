@@ -15,10 +15,12 @@ import millstream.runtime.worker
 import millstream.simulation.cluster
 import millstream.state.store
 from millstream.protocol.job import JobCore
+from millstream.protocol.snapshot_events import Started
 from millstream.protocol.snapshots import Phase, SnapshotCore
+from millstream.runtime.ledger import Ledger
 from millstream.runtime.results import Results
 from millstream.runtime.sealing import Sealer
-from millstream.runtime.snapshots import Ledger, SnapshotKeeper, _Piece
+from millstream.runtime.snapshots import SnapshotKeeper, _Piece
 from millstream.runtime.worker import Worker
 from millstream.simulation.disk import VirtualDisk
 from millstream.simulation.options import FaultKind
@@ -175,7 +177,7 @@ def old_frames_are_read(patch: Patch) -> None:
 @canary(
     flows.in_order,
     "What a task of an earlier generation stored gets into a manifest.",
-    seed=35,
+    seed=45,
 )
 def old_seals_are_told_as_new_ones(patch: Patch) -> None:
 
@@ -246,6 +248,43 @@ def results_of_an_epoch_too_many_are_stored(patch: Patch) -> None:
     wrapped(patch, Results, "between", between)
 
 
+# Upkeep
+
+
+@canary(flows.counted, "Merges that were begun before a pause are waited for after it.")
+def merges_of_an_older_generation_are_waited_for(patch: Patch) -> None:
+
+    def handle(original: Any, self: SnapshotKeeper, event: Any) -> None:
+        stages = dict(self.ledger.compactions._stages)
+        original(self, event)
+        if isinstance(event, Started):
+            self.ledger.compactions._stages |= stages
+
+    wrapped(patch, SnapshotKeeper, "handle", handle)
+    patch.setattr(SnapshotKeeper, "is_running", True)
+
+
+@canary(
+    flows.in_order,
+    "A pause is asked for before the tasks of the generation run, and forgotten.",
+    seed=718,
+)
+def a_second_spare_is_forgotten(patch: Patch) -> None:
+    often(patch, FaultKind.CRASH, is_driver=False)
+    resting = {Phase.RESTING, Phase.SEARCHING, Phase.CONCLUDED}
+    running = property(lambda self: self._core.phase not in resting)
+    patch.setattr(SnapshotKeeper, "is_running", running)
+
+
+@canary(flows.counted, "What nobody needs stays for ever.", seed=4)
+def files_of_a_lost_generation_stay(patch: Patch) -> None:
+
+    def is_garbage(original: Any, self: SnapshotStore, name: str, oldest: Any) -> bool:
+        return "-1.state" in name and bool(original(self, name, oldest))
+
+    wrapped(patch, SnapshotStore, "_is_garbage", is_garbage)
+
+
 # The store
 
 
@@ -275,7 +314,7 @@ def an_older_claim_goes_on(patch: Patch) -> None:
     patch.setattr(SnapshotStore, "is_current", lambda *_: True)
 
 
-@canary(flows.in_order, "What a superseded driver added is restored.")
+@canary(flows.in_order, "What a superseded driver added is restored.", seed=44)
 def the_highest_epoch_is_the_newest(patch: Patch) -> None:
     often(patch, FaultKind.TAKEOVER, is_driver=True)
     often(patch, FaultKind.CRASH, is_driver=True)
@@ -288,7 +327,7 @@ def the_highest_epoch_is_the_newest(patch: Patch) -> None:
     patch.setattr(millstream.state.store, "history", history)
 
 
-@canary(flows.scanned, "Nobody compares length and digest.", seed=30)
+@canary(flows.scanned, "Nobody compares length and digest.", seed=238)
 def damaged_files_are_believed(patch: Patch) -> None:
     often(patch, FaultKind.DAMAGE, is_driver=False)
 
@@ -307,13 +346,13 @@ def damaged_files_are_believed(patch: Patch) -> None:
 def visible_output_is_gone_back_behind(patch: Patch) -> None:
     often(patch, FaultKind.DAMAGE, is_driver=False)
     often(patch, FaultKind.CRASH, is_driver=True)
-    patch.setattr(millstream.runtime.takeover, "_refuse_repetition", lambda *_: None)
+    patch.setattr(millstream.runtime.takeover, "refuse_repetition", lambda *_: None)
 
 
 @canary(
     flows.stateful,
     "The job goes on from an older epoch, and its deltas from the damaged one.",
-    seed=60,
+    seed=65,
 )
 def deltas_build_on_a_damaged_epoch(patch: Patch) -> None:
     often(patch, FaultKind.DAMAGE, is_driver=False)
@@ -329,7 +368,8 @@ def deltas_build_on_a_damaged_epoch(patch: Patch) -> None:
 
 @canary(
     flows.in_order,
-    "A damaged manifest is removed, and the next driver begins with nothing.",
+    "A damaged manifest is removed with its note, and the next driver begins earlier.",
+    seed=41,
 )
 def proofs_of_epochs_are_garbage(patch: Patch) -> None:
     often(patch, FaultKind.DAMAGE, is_driver=False)
@@ -339,7 +379,11 @@ def proofs_of_epochs_are_garbage(patch: Patch) -> None:
         found = original(self, *arguments)
         return {each: manifest for each, manifest in found.items() if manifest}
 
+    def old_notes(self: SnapshotStore) -> list[str]:
+        return list(self.files.names("newest"))
+
     wrapped(patch, SnapshotStore, "_retained", retained)
+    patch.setattr(SnapshotStore, "_old_notes", old_notes)
 
 
 @canary(
@@ -360,6 +404,7 @@ def the_last_transactions_are_not_committed_again(patch: Patch) -> None:
 @canary(
     flows.in_order,
     "The next one takes what the one before it had added for the history.",
+    seed=410,
 )
 def a_driver_does_not_say_where_it_went_on(patch: Patch) -> None:
     often(patch, FaultKind.TAKEOVER, is_driver=True)

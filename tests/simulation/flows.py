@@ -21,11 +21,15 @@ NUMBERS = range(150)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A flow, the check of its rows (None: those of one worker), and its settings."""
+    """A flow, the check of its rows (None: those of one worker), and its settings.
+
+    `fails` tells that a function of the flow raises.
+    """
 
     flow: ms.Flow
     check: Callable[[Rows], object] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    fails: bool = False
 
 
 def same(found: list[Any], expected: list[Any]) -> None:
@@ -146,7 +150,7 @@ def failing() -> Case:
     flow = ms.Flow("failing")
     numbers = flow.from_iterable(NUMBERS).shuffle().map(fail_on_77, name="fragile")
     numbers.group_by(lambda i: i % 4).sum().collect()
-    return Case(flow)
+    return Case(flow, fails=True)
 
 
 def deduplicated() -> Case:

@@ -31,7 +31,9 @@ def restored_windows_of_frames_know_no_time(patch: Patch) -> None:
 
 
 @canary(
-    flows.triggered_frames, "Keys without rows are not in the delta: they come back."
+    flows.triggered_frames,
+    "Keys without rows are not in the delta: they come back.",
+    seed=9,
 )
 def keys_that_are_gone_are_not_told(patch: Patch) -> None:
 

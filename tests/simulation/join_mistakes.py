@@ -25,7 +25,9 @@ def restored_rows_are_never_dropped(patch: Patch) -> None:
     patch.setattr(IntervalJoined, "index", lambda _: None)
 
 
-@canary(flows.interval_joined, "A row that came out alone is in the next snapshot.")
+@canary(
+    flows.interval_joined, "A row that came out alone is in the next snapshot.", seed=9
+)
 def dropped_rows_are_not_in_the_delta(patch: Patch) -> None:
 
     def opened(self: TimedJoin, keys: list[Any]) -> dict[Any, Any]:
@@ -56,7 +58,9 @@ def late_rows_meet_by_chance(patch: Patch) -> None:
     patch.setattr(joins_interval, "promise_of", lambda _: BEGINNING)
 
 
-@canary(flows.nearest_joined, "A nearer row that comes later is not waited for.")
+@canary(
+    flows.nearest_joined, "A nearer row that comes later is not waited for.", seed=5
+)
 def nearest_is_decided_too_early(patch: Patch) -> None:
     original = AsofJoined._decision
 

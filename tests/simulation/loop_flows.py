@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from tests.simulation.flows import Case, same
+from tests.simulation.late_side_flows import LATE_SIDE_CASES
+from tests.simulation.loop_join_flows import LOOP_JOIN_CASES
 
 import millstream as ms
 
@@ -330,4 +332,6 @@ LOOP_CASES = (
     enough,
     ticking,
     saved,
+    *LOOP_JOIN_CASES,
+    *LATE_SIDE_CASES,
 )

@@ -15,7 +15,9 @@ from tests.simulation import (
     frame_join_flows,
     frame_window_flows,
     join_flows,
+    late_side_flows,
     loop_flows,
+    loop_join_flows,
     recovery_flows,
     timed_loop_flows,
     timer_flows,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 FLOWS = (
     recovery_flows,
     loop_flows,
+    loop_join_flows,
+    late_side_flows,
     timed_loop_flows,
     timer_flows,
     join_flows,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.flows import Case
 
+    from millstream.ports import PeerLost
     from millstream.protocol.messages import Ended
     from millstream.protocol.snapshot_events import Command
     from millstream.runtime.results import ResultPart
@@ -52,7 +53,7 @@ def problem_of(make: Callable[[], Case], **settings: Any) -> str:
         simulate(case.flow, seeds=SEEDS_MAX, check=case.check, **settings)
     failure = caught.value.report.first_failure
     assert failure is not None
-    assert f"--seed {failure.seed}" in str(caught.value)
+    assert f"seed={failure.seed}" in str(caught.value)
     assert failure.story
     return "\n".join(failure.problems)
 
@@ -183,9 +184,9 @@ def test_worker_that_stays_when_the_coordinator_is_gone(
     """It would hold its slot for ever."""
     lost, keep = Worker._handle_lost, Worker._keep_in_touch
 
-    def stay(self: Worker, peer: Any, reason: str) -> None:
-        if peer != COORDINATOR:
-            lost(self, peer, reason)
+    def stay(self: Worker, event: PeerLost) -> None:
+        if event.peer != COORDINATOR:
+            lost(self, event)
 
     def patient(self: Worker, now_ns: int) -> None:
         self._heard_ns = now_ns

@@ -6,12 +6,12 @@ round early says nothing about what is done with those that do.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.simulation.loop_flows import bank, cycled, iterated, relay, saved, ticking
 from tests.simulation.recovering import failures_of
+from tests.simulation.visits import Visits, pieces
 
 from millstream.plan.iteration import Port
 from millstream.protocol.align import Aligner, Phase
@@ -113,20 +113,11 @@ def test_swarm_comes_to_every_rare_branch_of_loops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What no seed ever does, no seed proves."""
-    visits: Counter[str] = Counter()
+    visits = Visits(monkeypatch, BRANCHES)
 
-    def watch(branch: str, owner: type[Any], name: str, is_rare: Any) -> None:
-        original = getattr(owner, name)
+    for seeds in pieces(range(5_000, 5_040)):
+        for make in (relay, bank, iterated, cycled, ticking, saved):
+            if visits.missing:
+                assert failures_of(make.__name__, seeds) == []
 
-        def visited(*arguments: Any) -> Any:
-            visits[branch] += bool(is_rare(*arguments))
-            return original(*arguments)
-
-        monkeypatch.setattr(owner, name, visited)
-
-    for branch, (owner, name, is_rare) in BRANCHES.items():
-        watch(branch, owner, name, is_rare)
-    for make in (relay, bank, iterated, cycled, ticking, saved):
-        assert failures_of(make.__name__, range(5_000, 5_040)) == []
-
-    assert [branch for branch in BRANCHES if not visits[branch]] == []
+    assert visits.missing == []

@@ -39,7 +39,7 @@ def test_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         simulate(case.flow, seeds=seeds, snapshots=True, check=case.check)
     failure = caught.value.report.first_failure
     assert failure is not None
-    assert f"--snapshots --seed {failure.seed}" in str(caught.value)
+    assert f"seed={failure.seed}, snapshots=True" in str(caught.value)
 
 
 def test_there_are_enough_mistakes() -> None:

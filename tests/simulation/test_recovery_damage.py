@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.examples import seed_count
+from tests.examples import is_exhaustive
 from tests.simulation import recovery_flows
 from tests.simulation.recovery_flows import late_writing, stateful
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 MAKERS = (stateful, late_writing)
 FEW_SEEDS = 12
-MANY_SEEDS = seed_count(200)
-CHUNK_SEEDS = 50
+MANY_SEEDS = 200 if is_exhaustive() else 10
+CHUNK_SEEDS = min(50, MANY_SEEDS)
 EPOCHS_MIN = 2
 RETAINED = 3
 """So many epochs are kept, and so there is an older one."""

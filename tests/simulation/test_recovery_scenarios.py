@@ -5,11 +5,14 @@ Method: run a small flow until some epochs are complete, let the fault happen, r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import pytest
+from tests.simulation.flows import Case, same
 from tests.simulation.recovery_flows import counted, in_order, scanned
 
+import millstream as ms
 from millstream.errors import SnapshotError
 from millstream.launch.job import deploy
 from millstream.launch.keeping import Keeping
@@ -17,9 +20,6 @@ from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.simulation.checkers import sink_rows
 from millstream.simulation.cluster import Cluster
 from millstream.simulation.options import Fault, FaultKind, SwarmOptions
-
-if TYPE_CHECKING:
-    from tests.simulation.flows import Case
 
 MS = 1_000_000
 
@@ -62,7 +62,8 @@ def check_ending(cluster: Cluster, case: Case) -> None:
 
 def reasons(cluster: Cluster) -> set[str]:
     """Return why epochs were given up."""
-    return {reason for _, reason in cluster.coordinator.abandoned}
+    told = (d.text for d in cluster.coordinator.story.entries())
+    return {text.partition(" is abandoned: ")[2] for text in told} - {""}
 
 
 def test_lost_worker_is_replaced_and_the_job_goes_back_to_its_last_epoch() -> None:
@@ -75,6 +76,53 @@ def test_lost_worker_is_replaced_and_the_job_goes_back_to_its_last_epoch() -> No
     check_ending(cluster, case)
     (recovery,) = cluster.coordinator.recoveries
     assert recovery.epoch >= 3
+
+
+def test_worker_killed_before_the_job_begins_is_replaced() -> None:
+    """The driver is not started again for that, and nothing is gone back to."""
+    case = counted()
+    cluster = cluster_of(case)
+    strike(cluster, FaultKind.CRASH, 2)
+
+    check_ending(cluster, case)
+    assert len(cluster.sites) == 1
+    assert cluster.coordinator.recoveries == []
+    assert any("is started in its place" in line for line in cluster.story())
+
+
+def test_workers_that_keep_dying_before_the_job_begins_end_the_driver() -> None:
+    """Tries in one place are limited; whoever looks after the job starts it again."""
+    case = counted()
+    cluster = cluster_of(case, restarts_max=2)
+    for peer in (PeerId(2), PeerId(4), PeerId(5)):
+        cluster.run_until(partial(cluster.site.nodes.__contains__, peer))
+        strike(cluster, FaultKind.CRASH, peer)
+        cluster.run_until(lambda: not cluster.site.exit_notices)
+
+    check_ending(cluster, case)
+    assert len(cluster.sites) == 2
+    assert any("the last of 3 tries" in line for line in cluster.story())
+
+
+def test_epochs_that_are_given_up_in_a_long_round_still_pass() -> None:
+    """Regression: the loop left them out, and who read another stream as well failed."""
+    flow = ms.Flow("long-rounds")
+
+    def hop(rows: ms.Stream[int]) -> ms.Stream[int]:
+        for _ in range(8):
+            rows = rows.shuffle().map(lambda i: i)
+        return rows
+
+    made = flow.from_iterable(range(12)).shuffle().iterate(hop, max_rounds=4)
+    others = flow.from_iterable(range(60), name="others").shuffle()
+    made.merge(others).for_each(print, name="rows")
+    expected = [*range(12), *range(60)]
+    case = Case(flow, lambda rows: same(rows["rows"], expected))
+    cluster = cluster_of(case, snapshot_timeout_ms=1)
+
+    check_ending(cluster, case)
+    assert any("did not seal it" in reason for reason in reasons(cluster))
+    assert cluster.coordinator.recoveries == []
 
 
 def test_full_disk_costs_epochs_and_not_the_job() -> None:
@@ -122,7 +170,7 @@ def newest_state_file(cluster: Cluster) -> str:
 def test_damaged_state_is_never_restored(peer: PeerId) -> None:
     """What sinks have shown cannot be taken back, so the job ends loudly."""
     cluster = cluster_of(scanned())
-    reach_epoch(cluster, 4)
+    reach_epoch(cluster, 6)  # in which a sink shows what it held back
     name = newest_state_file(cluster)
     cluster.disk.files[name] = b"something else"
     cluster.disk.damaged.add(name)

@@ -6,17 +6,17 @@ is full, stuck or damaged; writers finish after their process has died.
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.examples import seed_count
+from tests.examples import few_flows, few_seeds, fresh_seeds, is_exhaustive
 from tests.simulation.audits import audit
 from tests.simulation.loop_flows import LOOP_CASES, bank, ring
 from tests.simulation.mistakes import often
 from tests.simulation.recovering import TIME_CASES, failures_of
 from tests.simulation.recovery_flows import CASES, counted, scanned, stateful
+from tests.simulation.visits import Visits, pieces
 
 from millstream.protocol.job import JobCore
 from millstream.protocol.job import Phase as JobPhase
@@ -37,19 +37,26 @@ if TYPE_CHECKING:
 
     from tests.simulation.flows import Case
 
-MANY_SEEDS = seed_count(2_000)
+MANY_SEEDS = 2_000
 """Of all jobs together, and as many of the loops whose sum is conserved."""
 CONSERVED = (ring, bank)
 OTHER_LOOPS = tuple(make for make in LOOP_CASES if make not in CONSERVED)
-LOOP_SEEDS = seed_count(540)
+LOOP_SEEDS = 540
 """Of the other loops together."""
-TIME_SEEDS = seed_count(600)
+TIME_SEEDS = 600
 """Of all flows with time together, which do more in every seed."""
 CHUNK_SEEDS = 50
 FEW_SEEDS = 4
+SECONDS = 1.5
+"""So long `make test` tries a flow, in seeds of the day."""
 
 
-def chunks(cases: Sequence[Callable[[], Case]], total: int = MANY_SEEDS) -> list[Any]:
+def many(cases: Sequence[Callable[[], Case]], total: int = MANY_SEEDS) -> list[Any]:
+    """Return all seeds of the flows in an exhaustive run, else none but the day's."""
+    return chunks(cases, total) if is_exhaustive() else [(make, None) for make in cases]
+
+
+def chunks(cases: Sequence[Callable[[], Case]], total: int) -> list[Any]:
     """Share the seeds between the flows, in pieces that processes can share."""
     seeds = -(-total // len(cases))
     return [
@@ -59,39 +66,50 @@ def chunks(cases: Sequence[Callable[[], Case]], total: int = MANY_SEEDS) -> list
     ]
 
 
-def name_of(value: Callable[[], Case] | range) -> str:
+def name_of(value: Callable[[], Case] | range | None) -> str:
+    if value is None:
+        return "of-the-day"
     return f"from-{value.start}" if isinstance(value, range) else value.__name__
 
 
-@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+def failures_in(make: Callable[[], Case], seeds: range | None) -> list[str]:
+    """Run these seeds, or those of the day until the time is over or one fails."""
+    if seeds is not None:
+        return failures_of(make.__name__, seeds)
+    runs = (failures_of(make.__name__, [seed]) for seed in fresh_seeds(SECONDS))
+    return next(filter(None, runs), [])
+
+
+@pytest.mark.parametrize("make", few_flows(CASES), ids=lambda make: make.__name__)
 def test_job_survives_a_few_seeds(make: Callable[[], Case]) -> None:
     """Exactly the right rows, in order by key; every epoch a consistent cut."""
-    assert failures_of(make.__name__, range(FEW_SEEDS)) == []
+    assert failures_of(make.__name__, few_seeds(FEW_SEEDS)) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "seeds"), chunks(CASES), ids=name_of)
-def test_job_survives_many_seeds(make: Callable[[], Case], seeds: range) -> None:
-    """All flows together run through two thousand seeds, where time allows."""
-    assert failures_of(make.__name__, seeds) == []
+@pytest.mark.parametrize(("make", "seeds"), many(CASES), ids=name_of)
+def test_job_survives_many_seeds(make: Callable[[], Case], seeds: range | None) -> None:
+    """All flows together run through two thousand seeds in `.ci/run`."""
+    assert failures_in(make, seeds) == []
 
 
-@pytest.mark.parametrize("make", LOOP_CASES, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", few_flows(LOOP_CASES), ids=lambda make: make.__name__)
 def test_loop_survives_a_few_seeds(make: Callable[[], Case]) -> None:
     """What goes round is neither lost nor doubled; a round begins where it was cut."""
-    assert failures_of(make.__name__, range(FEW_SEEDS)) == []
+    assert failures_of(make.__name__, few_seeds(FEW_SEEDS)) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "seeds"), chunks(CONSERVED), ids=name_of)
+@pytest.mark.parametrize(("make", "seeds"), many(CONSERVED), ids=name_of)
 def test_sum_in_a_loop_survives_many_seeds(
-    make: Callable[[], Case], seeds: range, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], Case], seeds: range | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tokens and money are all there, at every cut and after every crash."""
     seen = audit(monkeypatch)
 
-    assert failures_of(make.__name__, seeds) == []
-    assert seen["under way"] > 0, "some of it goes round at a cut"
+    assert failures_in(make, seeds) == []
+    if seeds is not None:
+        assert seen["under way"] > 0, "some of it goes round at a cut"
 
 
 @pytest.mark.parametrize("make", CONSERVED, ids=lambda make: make.__name__)
@@ -109,25 +127,27 @@ def test_audit_finds_what_a_snapshot_doubles(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "seeds"), chunks(OTHER_LOOPS, LOOP_SEEDS), ids=name_of
-)
-def test_loop_survives_many_seeds(make: Callable[[], Case], seeds: range) -> None:
-    """All other loops together run through five hundred seeds, where time allows."""
-    assert failures_of(make.__name__, seeds) == []
+@pytest.mark.parametrize(("make", "seeds"), many(OTHER_LOOPS, LOOP_SEEDS), ids=name_of)
+def test_loop_survives_many_seeds(
+    make: Callable[[], Case], seeds: range | None
+) -> None:
+    """All other loops together run through five hundred seeds in `.ci/run`."""
+    assert failures_in(make, seeds) == []
 
 
-@pytest.mark.parametrize("make", TIME_CASES, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", few_flows(TIME_CASES), ids=lambda make: make.__name__)
 def test_time_survives_a_few_seeds(make: Callable[[], Case]) -> None:
     """What follows from time alone does so once, whoever was lost meanwhile."""
-    assert failures_of(make.__name__, range(FEW_SEEDS // 2)) == []
+    assert failures_of(make.__name__, few_seeds(FEW_SEEDS // 2)) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "seeds"), chunks(TIME_CASES, TIME_SEEDS), ids=name_of)
-def test_time_survives_many_seeds(make: Callable[[], Case], seeds: range) -> None:
-    """All flows with time together run through six hundred seeds, where time allows."""
-    assert failures_of(make.__name__, seeds) == []
+@pytest.mark.parametrize(("make", "seeds"), many(TIME_CASES, TIME_SEEDS), ids=name_of)
+def test_time_survives_many_seeds(
+    make: Callable[[], Case], seeds: range | None
+) -> None:
+    """All flows with time together run through six hundred seeds in `.ci/run`."""
+    assert failures_in(make, seeds) == []
 
 
 @pytest.mark.parametrize(
@@ -261,35 +281,31 @@ def test_swarm_comes_to_every_rare_branch_of_recovery(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What no seed ever does, no seed proves."""
-    visits: Counter[str] = Counter()
-
-    def watch(branch: str, owner: type[Any], name: str, is_rare: Any) -> None:
-        original = getattr(owner, name)
-
-        def visited(*arguments: Any, **options: Any) -> Any:
-            visits[branch] += bool(is_rare(*arguments))
-            return original(*arguments, **options)
-
-        monkeypatch.setattr(owner, name, visited)
-
+    visits = Visits(monkeypatch, RARE_BRANCHES)
     often(monkeypatch, FaultKind.DAMAGE, is_driver=False)
-    for branch, (owner, name, is_rare) in RARE_BRANCHES.items():
-        watch(branch, owner, name, is_rare)
-    for make in (counted, stateful, scanned):
-        assert failures_of(make.__name__, range(5_000, 5_080)) == []
 
-    assert [branch for branch in RARE_BRANCHES if not visits[branch]] == []
+    for seeds in pieces(range(5_000, 5_080)):
+        for make in (counted, stateful, scanned):
+            if visits.missing:
+                assert failures_of(make.__name__, seeds) == []
+
+    assert visits.missing == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_swarm_meets_every_fault_and_survives_most() -> None:
     """A fault that never hits tests nothing; only two endings are not a success."""
-    report = simulate(counted().flow, seeds=range(6_000, 6_200), snapshots=True)
+    faults = {kind.value for kind in FaultKind}
+    endings = {"succeeded", "JobCancelledError", "SnapshotError"}
+    met: set[str] = set()
+    ended: set[str] = set()
 
-    assert set(report.fault_counts) == {kind.value for kind in FaultKind}
-    assert set(report.outcome_counts) == {
-        "succeeded",
-        "JobCancelledError",
-        "SnapshotError",
-    }
+    for seeds in pieces(range(6_000, 6_200)):
+        if met != faults or ended != endings:
+            report = simulate(counted().flow, seeds=seeds, snapshots=True)
+            met |= set(report.fault_counts)
+            ended |= set(report.outcome_counts)
+
+    assert met == faults
+    assert ended == endings

@@ -203,6 +203,32 @@ def test_worker_is_dialed_before_its_own_orders_have_come() -> None:
     assert ending(cluster) == "succeeded"
 
 
+def test_worker_that_cannot_reach_the_coordinator_dials_again() -> None:
+    """A listener that is crowded, or a path that is clogged, is no reason to leave."""
+    cluster = cluster_of(sums())
+    strike(cluster, FaultKind.CLOG, 2, COORDINATOR, duration_ns=3 * LEASE_NS)
+
+    assert ending(cluster) == "succeeded"
+    assert sorted(sink_rows(cluster)["totals"]) == SUMS
+
+
+def test_worker_that_cannot_reach_another_dials_again() -> None:
+    """Until the lease, as for everything that may just be slow."""
+    cluster = cluster_of(sums())
+    strike(cluster, FaultKind.CLOG, 1, 2, duration_ns=LEASE_NS * 3 // 4)
+
+    assert ending(cluster) == "succeeded"
+    assert sorted(sink_rows(cluster)["totals"]) == SUMS
+
+
+def test_worker_whose_coordinator_never_answers_leaves_in_the_end() -> None:
+    """It would hold its slot for ever."""
+    cluster = cluster_of(sums())
+    strike(cluster, FaultKind.CLOG, 2, COORDINATOR, duration_ns=1_000_000 * MS)
+
+    assert ending(cluster).startswith("LaunchError")
+
+
 def test_blocked_worker_with_an_idle_source_does_not_spin() -> None:
     """Regression: the source's wish to be asked again made the worker run in circles."""
     flow = ms.Flow("trickle")

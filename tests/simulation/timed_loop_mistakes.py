@@ -31,7 +31,9 @@ def rows_that_go_round_do_not_hold_time_back(patch: Patch) -> None:
     wrapped(patch, Looks, "_promise", promise)
 
 
-@canary(flows.timed_ring, "A look counts for what the input promised behind it.")
+@canary(
+    flows.timed_ring, "A look counts for what the input promised behind it.", seed=20
+)
 def promises_count_before_a_look_has_begun(patch: Patch) -> None:
 
     def part(original: Any, self: LookingHead, promise: Watermark | None) -> LookPart:
@@ -41,7 +43,7 @@ def promises_count_before_a_look_has_begun(patch: Patch) -> None:
     wrapped(patch, LookingHead, "part", part)
 
 
-@canary(flows.timed_ring, "Rows that wait for a cut are overtaken by a look.", seed=160)
+@canary(flows.timed_ring, "Rows that wait for a cut are overtaken by a look.", seed=167)
 def looks_overtake_rows_that_are_held(patch: Patch) -> None:
 
     def note(

@@ -18,7 +18,9 @@ def restored_timers_are_not_found(patch: Patch) -> None:
     patch.setattr(Processed, "_find_restored", lambda _: None)
 
 
-@canary(flows.event_timers, "A timer that has fired is still in the next snapshot.")
+@canary(
+    flows.event_timers, "A timer that has fired is still in the next snapshot.", seed=71
+)
 def fired_timers_are_not_in_the_delta(patch: Patch) -> None:
 
     def states_of(self: Processed, keys: list[Any]) -> dict[Any, Any]:

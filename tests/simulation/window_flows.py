@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.windowing import Arrival
 
 COUNT = 72
-KEYS = 5
+KEYS = 11
 SIZE, SLIDE = 30, 10
 GAP = 20
 DISORDER = 12

@@ -19,7 +19,7 @@ def restored_windows_are_not_found(patch: Patch) -> None:
     patch.setattr(windows_time._TimeWindowed, "index", lambda _: None)
 
 
-@canary(flows.session_windows, "Nobody knows when restored sessions are over.")
+@canary(flows.session_windows, "Nobody knows when restored sessions are over.", seed=9)
 def restored_sessions_are_not_found(patch: Patch) -> None:
     patch.setattr(windows_session._Sessions, "index", lambda _: None)
 

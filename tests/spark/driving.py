@@ -24,7 +24,7 @@ __all__ = [
     "run_driver",
 ]
 
-DEADLINE_S = 60.0
+DEADLINE_S = 100.0
 SLOTS = 4
 """Task slots of the session that the tests share."""
 

@@ -139,14 +139,22 @@ def test_executors_that_lack_millstream_get_it_and_open_ports_are_refused(
         assert all(".zip" in file for _, file in places)
     assert answer["count"] == 10
     if len(arguments) > 1:
-        assert f"the driver at {arguments[1]} while Spark" in answer["refusal"]
-        assert "spark.authenticate=true, or pass insecure=True" in answer["refusal"]
+        assert f"the driver at {arguments[1]}, and Spark" in answer["refusal"]
+        assert "spark.authenticate=true and spark.network" in answer["refusal"]
 
 
 @pytest.mark.timeout(300)
 def test_a_flow_runs_where_spark_authenticates_its_own_connections() -> None:
-    """On a local master and on a cluster, which may then listen on an open address."""
-    secret = {"spark.authenticate": "true", "spark.authenticate.secret": "s3cr3t"}
+    """On a local master and on a cluster, which may then listen on an open address.
+
+    That is refused where Spark authenticates and does not encrypt.
+    """
+    secret = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": "s3cr3t",
+        "spark.network.crypto.enabled": "true",
+        "spark.network.crypto.saslFallback": "false",
+    }
     with StandaloneCluster(workers=1, cores=2, settings=secret) as cluster:
         answer = answer_of(
             run_driver(
@@ -158,6 +166,8 @@ def test_a_flow_runs_where_spark_authenticates_its_own_connections() -> None:
         )
 
     sums = {str(key): sum(range(key, 1000, 3)) for key in range(3)}
+    assert answer["refusal"] == "" or "without encryption" in answer["refusal"]
+    assert bool(answer.pop("refusal")) == (open_address() is not None)
     assert answer == {"local": sums, "cluster": sums, "stream": 20}
 
 

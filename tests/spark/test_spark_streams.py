@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import re
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 from tests.spark.driving import SLOTS, eventually
 
 import millstream as ms
+from millstream.connectors.batch_lists import BatchDirectory
+from millstream.connectors.spark import _stage_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +134,138 @@ def test_a_cancelled_job_stops_its_query(spark: SparkSession, tmp_path: Path) ->
 
     assert list(tmp_path.iterdir()) == []
     assert spark.streams.active == []
+
+
+def written(out: Path) -> list[int]:
+    """Return what a sink has committed."""
+    texts = [file.read_text() for file in out.glob("*.jsonl")]
+    return sorted(json.loads(line)["value"] for t in texts for line in t.splitlines())
+
+
+def cancel(job: ms.Job) -> None:
+    job.cancel()
+    with pytest.raises(ms.JobCancelledError):
+        job.wait()
+
+
+def is_live(job: ms.Job) -> bool:
+    return job.status() in {"starting", "running"}
+
+
+def stream_job(spark: SparkSession, out: Path, state: Path, workers: int) -> ms.Job:
+    """Start a job, or go on with it, until it has committed something new."""
+    flow = ms.Flow("resumed")
+    stream = flow.from_spark_stream(rate_stream(spark), trigger="0s")
+    # Long enough to hold rows back over cuts, and short enough not to be waited for.
+    stream.select("value").write_jsonl(out, roll_every="150ms")
+    count = len(written(out))
+    job = flow.start(on="local", workers=workers, state=state, snapshot_every="50ms")
+    eventually(lambda: len(written(out)) > count or not is_live(job))
+    return job
+
+
+def test_a_job_goes_on_from_its_state_directory_exactly_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Twice in a row, at other widths: the query, its files and the job are one."""
+    out, state = tmp_path / "out", tmp_path / "state"
+    staged = state / "staged" / "from_spark_stream"
+    for workers in (2, 1):
+        cancel(stream_job(spark, out, state, workers))
+        assert (staged / "checkpoint").is_dir(), "a later run needs it"
+        assert spark.streams.active == []
+    job = stream_job(spark, out, state, 3)
+    stop_query(spark, "resumed-")
+    job.wait()
+
+    values = written(out)
+    assert values == list(range(len(values)))
+    assert not staged.exists(), "a complete job needs nothing"
+
+
+def slowed(row: dict[str, int]) -> int:
+    threading.Event().wait(0.0002)
+    return row["id"]
+
+
+def bounded(spark: SparkSession, state: Path) -> tuple[ms.Job, ms.ResultHandle[Any]]:
+    flow = ms.Flow("bounded")
+    rows = flow.from_spark(spark.range(0, 4000, 1, 8)).to_rows().map(slowed).collect()
+    return flow.start(on="local", state=state, snapshot_every="20ms", workers=1), rows
+
+
+def test_staged_rows_of_a_bounded_frame_stay_with_the_state(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The job goes on in the middle of what Spark computed, also somewhere else."""
+    first, _ = bounded(spark, tmp_path / "state")
+    eventually(lambda: first.epoch >= 1 or not is_live(first))
+    cancel(first)
+    (tmp_path / "state").rename(tmp_path / "moved")
+
+    second, rows = bounded(spark, tmp_path / "moved")
+    second.wait()
+
+    assert sorted(rows.result()) == list(range(4000))
+
+
+class Cancelled:
+    """Stands for a DataFrame whose write Spark cancels, with a long story about it."""
+
+    def __getattr__(self, name: str) -> Any:
+        java = "\n".join(
+            f"\tat org.apache.spark.Deep.call(Deep.scala:{n})" for n in range(999)
+        )
+        msg = f"An error occurred while calling o7.parquet.\n: Job 3 cancelled\n{java}"
+        raise RuntimeError(msg)
+
+
+def test_what_spark_is_told_of_a_cancelled_write_is_short(tmp_path: Path) -> None:
+    """Spark searches it by a pattern that takes a frame of its stack per character."""
+    BatchDirectory(tmp_path).make()
+    told = ""
+    try:
+        _stage_batch(str(tmp_path), 1, Cancelled(), 0)
+    except RuntimeError:
+        told = traceback.format_exc()
+
+    assert BatchDirectory(tmp_path).listed(0) is None
+    spark_looks_for = (
+        r"py4j\.protocol\.Py4JJavaError: An error occurred while calling"
+        r"(.|\r\n|\r|\n)*java\.lang\.InterruptedException"
+    )
+    assert re.search(spark_looks_for, told)
+    assert "Deep.scala" not in told
+
+
+def test_a_query_that_is_stopped_while_it_writes_just_stops(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The batch that was cut off is not committed, and no error of the query's."""
+    flow = ms.Flow("writing")
+    park = (
+        "java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', 50000000L)"
+    )
+    stream = rate_stream(spark).selectExpr("value", f"{park} as slept")
+    flow.from_spark_stream(stream, trigger="0s").write_csv(tmp_path / "out")
+    # With a snapshot the lists before it may be forgotten.
+    job = flow.start(on="local", state=tmp_path / "state", snapshot_every="1h")
+    staged = tmp_path / "state" / "staged" / "from_spark_stream"
+    tracker = spark.sparkContext.statusTracker()
+
+    def is_writing() -> bool:
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        is_busy = any(stage is not None and stage.numActiveTasks for stage in stages)
+        return is_busy and (staged / "lists" / "0").exists()
+
+    eventually(is_writing)
+    (query,) = spark.streams.active
+    cancel(job)
+
+    assert query.exception() is None
+    listed = {int(path.name) for path in (staged / "lists").iterdir()}
+    commits = {path.name for path in (staged / "checkpoint" / "commits").iterdir()}
+    assert {int(name) for name in commits if name.isdecimal()} <= listed
 
 
 def test_a_query_that_dies_fails_the_job_with_its_error(

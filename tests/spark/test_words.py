@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import pytest
 
+import millstream as ms
 from millstream.errors import UsageError
+from millstream.launch.machine import python_problem
 from millstream.launch.slots import workers_beside
 from millstream.launch.sparkwords import first_words, local_slots, spark_reason
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 LOST_EXECUTOR = (
     "Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most recent "
@@ -100,3 +110,33 @@ def test_too_few_slots_for_a_stream_are_refused_with_the_fix(
     """What, how many, and what to set."""
     with pytest.raises(UsageError, match=advice):
         workers_beside(workers, 1, slots, busy)
+
+
+def test_a_python_without_arrow_is_named_before_spark_starts_anything(
+    tmp_path: Path,
+) -> None:
+    """The environment of the program is not that of Spark unless somebody says so."""
+    python = tmp_path / "python3"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+
+    assert python_problem(str(python)) == "No module named 'pyarrow'"
+    assert python_problem("/no/such/python") == "there is no program '/no/such/python'"
+    assert python_problem(sys.executable) == ""
+
+
+@pytest.mark.spark
+def test_a_session_with_another_python_is_refused_with_the_fix(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one sentence, in place of a page of Java."""
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")
+    flow = ms.Flow("other-python")
+    flow.from_iterable([1]).collect()
+
+    with pytest.raises(ms.LaunchError) as caught:
+        flow.run(spark=spark, workers=1)
+
+    text = str(caught.value)
+    assert "a worker could not start: there is no program '/no/such/python'" in text
+    assert f"this program runs with {sys.executable!r}; set PYSPARK_PYTHON to" in text

@@ -6,25 +6,28 @@ Nothing here knows what a verb does or what the plan looks like.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
-
-from millstream.errors import UsageError
+from millstream.api.captures import changed_by, check_sendable, culprit, has_open_file
+from millstream.errors import LostChangesWarning, UsageError
+from millstream.plan.aggregate import Aggregate
 from millstream.plan.nodes import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "checked_aggregate",
     "checked_callable",
+    "checked_connector",
     "checked_count",
     "checked_flow",
     "checked_function",
+    "checked_sink_function",
     "located",
     "user_location",
 ]
@@ -69,10 +72,10 @@ def checked_function(verb: str, function: object) -> Any:
     """Return `function` if workers can get and call it, else explain why not."""
     checked_callable(verb, function)
     try:
-        cloudpickle.dumps(function)
+        check_sendable(function)
     except Exception as error:  # noqa: BLE001 - pickling may raise anything
-        culprit = _culprit(function)
-        what = f"captures {culprit}, which cannot" if culprit else "cannot"
+        found = culprit(function)
+        what = f"captures {found}, which cannot" if found else "cannot"
         msg = (
             f"`{verb}` at {user_location()} has a function that {what} be sent to "
             f"workers ({_first_line(error)}); create it inside the function or pass "
@@ -80,6 +83,54 @@ def checked_function(verb: str, function: object) -> Any:
         )
         raise UsageError(msg) from None
     return function
+
+
+def checked_connector(verb: str, given: object, kind: type[Any]) -> None:
+    """Refuse what is no source or sink, and one with an open file.
+
+    Every worker would get a copy of the file.  Of anything else that does not leave the
+    process pickle says so, and `local` does not ask it.
+    """
+    here, word = user_location(), kind.__name__
+    if not isinstance(given, kind):
+        msg = f"`{verb}` at {here} takes a {word}, got {given!r}"
+        raise UsageError(msg)
+    if has_open_file(given):
+        msg = (
+            f"`{verb}` at {here} has a {word} that holds {culprit(given)}, which cannot "
+            "be sent to workers; keep its path, and open it in what `open` returns"
+        )
+        raise UsageError(msg)
+
+
+def checked_sink_function(verb: str, function: object) -> Any:
+    """Return `function` as `checked_function` does; warn of what it changes in vain."""
+    checked_function(verb, function)
+    changed = changed_by(function)
+    if changed:
+        here = user_location()
+        msg = (
+            f"`{verb}` at {here} has a function that changes {changed}, of which every "
+            "worker has a copy, so that elsewhere than on local this program does not "
+            "see it; use collect() and its result()"
+        )
+        warnings.warn_explicit(msg, LostChangesWarning, here.file, here.line)
+    return function
+
+
+def checked_aggregate(aggregate: object) -> Any:
+    """Return an aggregate of the user's if workers can get its functions."""
+    if not isinstance(aggregate, Aggregate):
+        msg = (
+            f"`aggregate` at {user_location()} takes an Aggregate, got {aggregate!r}; "
+            "for a plain function use reduce or fold"
+        )
+        raise UsageError(msg)
+    parts = aggregate.first, aggregate.update, aggregate.merge, aggregate.finish
+    for function in parts:
+        if function is not None:
+            checked_function("aggregate", function)
+    return aggregate
 
 
 def checked_count(verb: str, name: str, value: object, *, least: int = 1) -> int:
@@ -101,47 +152,6 @@ def checked_flow(verb: str, flow: Any, other: Any) -> None:
             f"{flow.name!r} and {other.name!r}; build both from one flow"
         )
         raise UsageError(msg)
-
-
-def _culprit(function: Any) -> str:
-    """Name the captured variable that cannot be pickled."""
-    for name, value in _captured(function):
-        try:
-            cloudpickle.dumps(value)
-        except Exception:  # noqa: BLE001 - pickling may raise anything
-            return f"{name!r} (a {type(value).__name__})"
-    return ""
-
-
-def _captured(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values that travel with a function."""
-    if isinstance(function, functools.partial):
-        yield from ((f"argument {i}", v) for i, v in enumerate(function.args))
-        yield from function.keywords.items()
-        function = function.func
-    if hasattr(function, "__self__"):
-        yield "self", function.__self__
-        function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
-    if code is None:
-        yield from vars(function).items() if hasattr(function, "__dict__") else ()
-        return
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # a variable that has no value yet
-            continue
-    yield from _defaults(function)
-    for name in code.co_names:
-        if name in function.__globals__:
-            yield name, function.__globals__[name]
-
-
-def _defaults(function: Any) -> Iterator[tuple[str, Any]]:
-    values = function.__defaults__ or ()
-    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
-    yield from zip(positional[len(positional) - len(values) :], values, strict=True)
-    yield from (function.__kwdefaults__ or {}).items()
 
 
 def _first_line(error: Exception) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from millstream.api.building import (
+    checked_connector,
     checked_count,
     checked_function,
     located,
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from pathlib import Path
 
-    import polars as pl
-
     from millstream.api.frame import Frame
     from millstream.api.frame_reading import FileFrame
     from millstream.api.handles import ResultHandle
@@ -61,7 +61,7 @@ class Flow:
     Parameters
     ----------
     name
-        What Spark's pages, messages and the dashboard call it.
+        What Spark's pages, messages and the log call it.
     buffer
         How output buffers are sent, for all streams that do not say otherwise:
         `fixed` or `adaptive`.
@@ -145,12 +145,14 @@ class Flow:
         paths: str | Path | list[str | Path],
         *,
         encoding: str = "utf-8",
+        errors: Literal["strict", "replace", "ignore"] = "strict",
         name: str | None = None,
     ) -> Stream[str]:
         r"""Read the lines of text files; one big file is read by all workers.
 
         `paths` may be a file, a directory, a glob pattern, or a list of these; each of
         them may be a URL that fsspec knows, such as ``s3://bucket/books/*.txt``.
+        `errors` is what happens to bytes that are not of the `encoding`, as in `open`.
 
         Examples
         --------
@@ -164,11 +166,15 @@ class Flow:
         >>> lines.result()
         ['one', 'two']
         """
-        make = lambda: TextSource(paths, encoding=encoding)  # noqa: E731 - tried below
+        make = lambda: TextSource(paths, encoding=encoding, errors=errors)  # noqa: E731 - tried below
         return self._read("read_text", make, name)
 
-    def from_frame(self, frame: pl.DataFrame, *, name: str | None = None) -> Frame:
-        """Read a Polars data frame, every task a part of it.
+    def from_frame(self, frame: Any, *, name: str | None = None) -> Frame:
+        """Read a data frame in memory, every task a part of it.
+
+        It is one of Polars, lazy ones included, which are collected here; of pandas,
+        whose NaN are null and whose index must have no name; or a table or record batch
+        of Arrow.
 
         Examples
         --------
@@ -180,12 +186,14 @@ class Flow:
         [1, 2, 3]
         """
         from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
+        from millstream.api.frame_given import given_frame  # noqa: PLC0415
         from millstream.connectors.frame import DataFrameSource  # noqa: PLC0415
 
-        node = self.add(
-            "from_frame", Read(DataFrameSource(frame)), (), name=name, makes_frames=True
-        )
-        return Frame(self, node, frame.schema)
+        with located("from_frame"):
+            rows = given_frame(frame)
+        source = DataFrameSource(rows)
+        node = self.add("from_frame", Read(source), (), name=name, makes_frames=True)
+        return Frame(self, node, rows.schema)
 
     def read_csv(
         self,
@@ -345,8 +353,9 @@ class Flow:
         """Read a bounded Spark DataFrame, whatever it was read or computed from.
 
         Spark computes it before the workers start, since they hold its task slots, and
-        writes it as Parquet to a directory below `staging`: a temporary directory of
-        this machine unless you name one, which all executors of a cluster must share.
+        writes it as Parquet to a directory below `staging`: the job's state directory, or
+        a temporary one of this machine, unless you name one, which all executors of a
+        cluster must share.  A job that goes on from its state reads the same rows again.
         """
         from millstream.api.frame_spark import frame_from_spark  # noqa: PLC0415
 
@@ -375,8 +384,9 @@ class Flow:
             Time between the starts of two micro-batches, such as ``"1s"``; ``"0s"``
             starts the next one at once.
         staging
-            Directory for the micro-batches that the driver and all executors share; a
-            temporary one of this machine by default.  They are removed with the job.
+            Directory for the micro-batches that the driver and all executors share; by
+            default one below the job's state directory, or a temporary one of this
+            machine.  They stay until no snapshot needs them, or are removed with the job.
         name
             What messages and plans call it.
         """
@@ -397,10 +407,7 @@ class Flow:
         >>> letters.result()
         ['a', 'b']
         """
-        given: object = source
-        if not isinstance(given, Source):
-            msg = f"`read` at {user_location()} takes a Source, got {source!r}"
-            raise UsageError(msg)
+        checked_connector("read", source, Source)
         return self._read("read", lambda: source, name)
 
     # Records that make a function raise
@@ -464,7 +471,9 @@ class Flow:
         snapshot_every: str | timedelta | None = None,
         resume_from: str | os.PathLike[str] | None = None,
         state_backend: Literal["memory", "rocksdb"] | None = None,
+        state_key: bytes | Callable[[], bytes] | None = None,
         drop_state: bool = False,
+        repeat_output: bool = False,
         **settings: Any,
     ) -> Job:
         """Start the flow and return at once.
@@ -482,7 +491,10 @@ class Flow:
             Number of workers; by default one per task slot of Spark, and one on
             ``"local"``.
         insecure
-            Allow workers on other hosts although Spark itself is not authenticated.
+            Do without protection: Spark need not guard the job's secret, and the
+            connections of the job are neither encrypted nor authenticated frame by
+            frame, so whoever is on the way can read the rows and run code in the
+            workers.  A warning is logged.
         state
             Directory or fsspec URL for snapshots, which all workers must reach.  With
             it the job survives lost workers and failing functions, and the same
@@ -494,8 +506,14 @@ class Flow:
         state_backend
             Where state is kept while the job runs: ``"memory"`` (the default) or
             ``"rocksdb"`` for more than fits in memory.
+        state_key
+            The 32 bytes that prove snapshots, or a function that fetches them, called in
+            the driver; else ``MILLSTREAM_STATE_KEY``, else a key that lies in `state`.
         drop_state
             Begin without the state of operators that the flow does not have any more.
+        repeat_output
+            Begin with `resume_from` although a sink has committed rows after it, which
+            are then written a second time; for output that was removed by hand.
         settings
             Fields of `millstream.config.Config`.
 
@@ -519,7 +537,9 @@ class Flow:
                 state=_path(state),
                 resume_from=_path(resume_from),
                 state_backend=state_backend,
+                state_key=state_key,
                 drop_state=drop_state,
+                repeat_output=repeat_output,
                 settings=_with_interval(settings, snapshot_every),
             ),
         )
@@ -536,10 +556,15 @@ class Flow:
         snapshot_every: str | timedelta | None = None,
         resume_from: str | os.PathLike[str] | None = None,
         state_backend: Literal["memory", "rocksdb"] | None = None,
+        state_key: bytes | Callable[[], bytes] | None = None,
         drop_state: bool = False,
+        repeat_output: bool = False,
         **settings: Any,
     ) -> Job:
         """Start the flow, wait for its end, and return the job; see `start`.
+
+        ``MILLSTREAM_LOG=info`` logs what the job decides and how far it has come; the
+        error of a job that failed carries it as `story`.
 
         Raises
         ------
@@ -569,7 +594,9 @@ class Flow:
                 state=_path(state),
                 resume_from=_path(resume_from),
                 state_backend=state_backend,
+                state_key=state_key,
                 drop_state=drop_state,
+                repeat_output=repeat_output,
                 settings=_with_interval(settings, snapshot_every),
             ),
         )
@@ -578,7 +605,21 @@ class Flow:
 
     @property
     def last_job(self) -> Job:
-        """The job of the last `start` or `run`."""
+        """The job of the last `start` or `run`, also of a `run` that raised.
+
+        Its `story`, `metrics` and `recoveries` tell what happened.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("last")
+        >>> flow.from_iterable([0]).for_each(lambda i: 1 // i)
+        >>> try:
+        ...     flow.run(on="local")
+        ... except ms.OperatorError:
+        ...     flow.last_job.status()
+        'failed'
+        """
         if self._last_job is None:
             msg = f"flow {self.name!r} was not started; call run() or start() first"
             raise UsageError(msg)
@@ -636,7 +677,7 @@ class Flow:
 
     def config(self, settings: dict[str, Any]) -> Config:
         """Return the limits and defaults of a job with these settings."""
-        config = configured(Config(), settings)
+        config = configured(Config(), settings, inspect.signature(self.run).parameters)
         if self._buffer is not None and "buffer" not in settings:
             config = configured(config, {"buffer": self._buffer})
         return config
@@ -661,13 +702,15 @@ class Flow:
                 attributes |= {"takes_times": True, "makes_times": True}
             else:
                 inputs = tuple(self.untimed(i) for i in inputs)
+        name = name or self.plan.free_name(verb)
         node = Node(
             id=len(self.plan.nodes),
-            name=name or self.plan.free_name(verb),
+            name=name,
             verb=verb,
             spec=spec,
             inputs=inputs,
             location=user_location(),
+            has_default_name=self.plan.is_default(name),
             **attributes,
         )
         self.plan.add(node)

@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from millstream.api.building import checked_count, checked_flow, located, user_location
+from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.frame_aggregates import GroupedFrame
 from millstream.api.frame_columns import ColumnVerbs
 from millstream.api.frame_io import FrameSinkVerbs
 from millstream.api.frame_iteration import FrameRoundVerbs
 from millstream.api.frame_joining import join_spec
 from millstream.api.frame_keys import group_keys
+from millstream.api.frame_names import check_names
 from millstream.api.frame_stream_joins import FrameStreamJoinVerbs
 from millstream.api.frame_windows import FrameTimeVerbs, late_frame
 from millstream.api.handles import ResultHandle
+from millstream.api.polars_trees import check_polars
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
 from millstream.plan import nodes
@@ -77,6 +80,7 @@ class Frame(
     """A dataset of rows with named, typed columns."""
 
     def __init__(self, flow: Flow, node: Node, schema: pl.Schema) -> None:
+        check_polars()
         self.schema = schema
         self._flow = flow
         self._node = node
@@ -163,7 +167,8 @@ class Frame(
             self.schema,
             regroups=Columns(keys),
         )
-        return in_batch._then("unique", specs.UniqueFrame(keys), base, self.schema)  # noqa: SLF001 - same class
+        spec = specs.UniqueFrame(keys, {key: self.schema[key] for key in keys})
+        return in_batch._then("unique", spec, base, self.schema)  # noqa: SLF001 - same class
 
     # Crossing over, meeting, ending
 
@@ -230,13 +235,17 @@ class Frame(
         moves data: to the driver · state: none
         """
         inputs = (self._node.id,)
-        node = self._flow.add("collect", specs.CollectFrames(), inputs, name=name)
+        node = self._flow.add(
+            "collect", specs.CollectFrames(self.schema), inputs, name=name
+        )
         schema = self.schema
         handle = ResultHandle(
             self._flow,
             node.id,
             node.name,
-            lambda parts: pl.concat([pl.DataFrame(schema=schema), *parts]),
+            lambda parts: pl.concat(
+                [pl.DataFrame(schema=schema), *(part.select(*schema) for part in parts)]
+            ),
         )
         self._flow.remember(handle)
         return handle
@@ -287,6 +296,7 @@ class Frame(
             by,
             _for_each("descending", descending, len(by)),
             _for_each("nulls_last", nulls_last, len(by)),
+            schema=self.schema,
         )
         return self._then("sort", spec, name, self.schema, width=1)
 
@@ -327,6 +337,8 @@ class Frame(
             spec, schema = join_spec(
                 self, other, keys, how=how, suffix=suffix, nulls_equal=nulls_equal
             )
+            if self._is_timed:
+                check_names(schema)
         if isinstance(other, pl.DataFrame):
             return self._then("join", specs.JoinStatic(spec, other), name, schema)
         base = name or self._flow.plan.free_name("join")
@@ -349,13 +361,25 @@ class Frame(
         checked_flow(verb, flow, self._flow)
         return self._node.id
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.schema)
+
     def __repr__(self) -> str:
-        return f"<Frame from {self._node.verb!r} at {self._node.location}>"
+        columns = ", ".join(f"{name}: {dtype}" for name, dtype in self.schema.items())
+        node = self._node
+        return f"<Frame from {node.verb!r} at {node.location} with {columns}>"
+
+    def __dir__(self) -> list[str]:
+        """List `schema`, which is no attribute of the class, too."""
+        return sorted({*super().__dir__(), "schema"})
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, verb: str) -> Any:
-            """Explain why a verb of Polars is not here."""
+            """Explain why a verb of Polars, pandas or PySpark is not here."""
+            refuse_foreign("Frame", verb)
             if verb not in _ELSEWHERE:
                 msg = f"a Frame has no verb {verb!r}"
                 raise AttributeError(msg)

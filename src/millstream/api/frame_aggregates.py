@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.api.building import checked_function, located, user_location
+from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.frame_windows import WindowedFrame
-from millstream.api.rowwise import checked_query
+from millstream.api.rowwise import checked_query, why_not_row_wise
 from millstream.errors import UsageError
 from millstream.operators.frame_long_parts import (
     BinsPart,
@@ -59,6 +60,9 @@ __all__ = [
     "built",
     "frame_aggregate",
 ]
+
+_ELSEWHERE = {"avg": "mean", "nunique": "n_unique", "size": "len", "stddev": "std"}
+"""Aggregates by the names that pandas and PySpark have for them."""
 
 _LONG = {"NUnique": DistinctPart, "ApproxNUnique": RegistersPart}
 
@@ -179,6 +183,14 @@ class GroupedFrame:
             allowed_lateness=allowed_lateness,
         )
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, verb: str) -> Any:
+            """Explain how to write a verb of Polars, pandas or PySpark."""
+            refuse_foreign("GroupedFrame", verb)
+            msg = f"a GroupedFrame has no verb {verb!r}"
+            raise AttributeError(msg)
+
     def __repr__(self) -> str:
         return (
             f"<GroupedFrame by {', '.join(self._keys.names)} at {self._node.location}>"
@@ -282,7 +294,7 @@ def _arguments(exprs: Iterable[Any], named: Mapping[str, Any]) -> list[Any]:
     """Return everything to compute, in order, under its name."""
     flat: list[Any] = []
     for expr in exprs:
-        is_one = isinstance(expr, str | pl.Expr | FrameAggregate)
+        is_one = isinstance(expr, str | dict | pl.Expr | FrameAggregate)
         flat += [expr] if is_one or not hasattr(expr, "__iter__") else expr
     flat += [_expression(expr).alias(name) for name, expr in named.items()]
     return [_expression(expr) for expr in flat]
@@ -291,7 +303,22 @@ def _arguments(exprs: Iterable[Any], named: Mapping[str, Any]) -> list[Any]:
 def _expression(value: Any) -> pl.Expr | FrameAggregate:
     if isinstance(value, pl.Expr | FrameAggregate):
         return value
+    if isinstance(value, dict):
+        raise UsageError(_spelled(value))
     return pl.col(value) if isinstance(value, str) else pl.lit(value)
+
+
+def _spelled(asked: dict[Any, Any]) -> str:
+    """Return how to write what pandas and PySpark take as a dict."""
+    hows = [(name, how) for name, each in asked.items() for how in _flat(each)]
+    exprs = ", ".join(
+        f"pl.col({name!r}).{_ELSEWHERE.get(how, how)}()" for name, how in hows
+    )
+    return f"it takes expressions, got the dict {asked}; write .agg({exprs})"
+
+
+def _flat(each: Any) -> list[Any]:
+    return list(each) if isinstance(each, list | tuple) else [each]
 
 
 class _Builder:
@@ -303,9 +330,10 @@ class _Builder:
         self._schema = schema
         self._keys = keys
         self._in_time = in_time
-        prefix = "part"
+        prefix = "__part."
         while any(name.startswith(prefix) for name in schema):
             prefix += "_"
+        self._kept: list[str] = []
         self._split = expressions.Split(prefix)
         self._columns: dict[str, ColumnPart] = {}
         self._longs: dict[str, LongPart] = {}
@@ -330,12 +358,14 @@ class _Builder:
         return self._made
 
     def aggregation(self) -> FrameAggregation:
-        """Return what the operators need."""
+        """Return what the operators need; parts are in the same order in any version."""
         return FrameAggregation(
             self._keys.columns,
-            tuple(self._columns.values()),
-            tuple(self._longs.values()),
+            tuple(part for _, part in sorted(self._columns.items())),
+            tuple(part for _, part in sorted(self._longs.items())),
             tuple(self._results),
+            self._keys.described,
+            tuple(self._kept),
         )
 
     def _add_expression(self, expr: pl.Expr) -> None:
@@ -378,8 +408,7 @@ class _Builder:
 
     def _make_parts(self) -> None:
         """Find out how to keep the parts that are new."""
-        for number, part in enumerate(self._split.parts):
-            name = self._split.name(number)
+        for name, part in self._split.parts.items():
             if name not in self._parts:
                 self._make_part(part, name)
 
@@ -396,48 +425,52 @@ class _Builder:
             known = timed or part_in_columns(part, name, source, result)
             self._columns[name] = known
         self._parts[name] = result
+        in_time = " in time" if self._in_time else ""
+        self._keep(f"{expression(part.tree)}{in_time}", name, source, result)
+
+    def _keep(
+        self, what: str, name: str, source: DataType | None, result: DataType
+    ) -> None:
+        """Note for people what a column of the state is, and which one."""
+        of = "" if source is None else f" of {source}"
+        self._kept.append(f"{what}{of} as {result} #{name.rpartition('.')[2]}")
 
     def _checked_input(self, values: pl.Expr) -> DataType:
         """Return the type of what is aggregated; refuse what is not row-wise."""
-        if not expressions.has_aggregate(_tree(values)) and _is_separable(values):
-            try:
-                query = lambda f: f.select(values)  # noqa: E731 - a query
-                found = checked_query("agg", query, self._schema, (values,))
-            except UsageError:
-                pass
-            else:
-                return next(iter(found.values()))
+        found = why_not_row_wise(values, self._schema, in_groups=True)
+        if found is None:
+            query = lambda f: f.select(values)  # noqa: E731 - a query
+            return next(iter(checked_query("agg", query, self._schema).values()))
         instead = group_advice(_tree(values)) or (
             "aggregate columns or what is computed from them row by row, use "
             "ms.frame_aggregate(...) for functions of your own"
         )
         msg = (
-            f"{values} looks at several rows of a key, which may come in many batches; "
-            f"{instead}, or {expressions.COLLECT}"
+            f"{found.name} looks at several rows of a key, which may come in many "
+            f"batches; {instead}, or {expressions.COLLECT}"
         )
         raise Refused(msg)
 
     def _check_finish(self, finish: pl.Expr) -> None:
         """Refuse what would look at several keys, such as the rank of a sum."""
-        if _is_separable(finish):
-            if not finish.meta.root_names():
-                return
-            try:
-                checked_query("agg", lambda f: f.select(finish), self._parts)
-            except UsageError:
-                pass
-            else:
-                return
-        msg = (
-            "what is done with the aggregates looks at more than one row, and there is "
-            "one per key; do it after the aggregation"
-        )
-        raise Refused(msg)
+        found = why_not_row_wise(finish, self._parts)
+        if found is not None:
+            msg = (
+                f"what is done with the aggregates has {found.name}, which {found.words}, "
+                f"and there is one row per key; do it after the aggregation: "
+                f"{found.instead}"
+            )
+            raise Refused(msg)
+        if finish.meta.root_names():
+            checked_query("agg", lambda f: f.select(finish), self._parts)
 
     def _add_own(self, own: FrameAggregate) -> None:
-        name = f"{self._split.prefix}.{len(self._made)}"
+        is_quantile = not isinstance(own.how, UserFunctions)
+        kind = "approx_quantile" if is_quantile else "frame_aggregate"
+        name = self._split.named(kind, _tree(own.values))
         self._schema_of(own.values.alias(name))
         dtype = self._checked_input(own.values)
+        self._keep(f"{kind}({own.values})", name, dtype, own.dtype)
         if isinstance(own.how, UserFunctions):
             made = user_part(name, own.values, own.how, own.dtype)
             self._columns[name] = made
@@ -458,14 +491,6 @@ class _Builder:
 
 def _tree(expr: pl.Expr) -> Tree:
     return json.loads(expr.meta.serialize(format="json"))
-
-
-def _is_separable(expr: pl.Expr) -> bool:
-    """Whether Polars itself says that it looks at one row at a time."""
-    try:
-        return expr.meta.is_row_separable()
-    except pl.exceptions.PolarsError:  # of a Python function, Polars cannot say
-        return True
 
 
 def _first_line(error: Exception) -> str:

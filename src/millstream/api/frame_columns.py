@@ -12,7 +12,8 @@ import polars as pl
 
 from millstream.api import text_steps
 from millstream.api.building import checked_function, located, user_location
-from millstream.api.rowwise import checked_query, checked_schema
+from millstream.api.frame_names import check_names, checked_columns
+from millstream.api.rowwise import checked_query, checked_schema, given
 from millstream.api.timed_columns import beside_time, filled_columns, seen, seen_all
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
@@ -38,7 +39,10 @@ class ColumnVerbs:
     _node: Node
 
     def select(
-        self, *exprs: IntoExpr, name: str | None = None, **named: IntoExpr
+        self,
+        *exprs: IntoExpr | Iterable[IntoExpr],
+        name: str | None = None,
+        **named: IntoExpr,
     ) -> Frame:
         """Keep or compute columns, row by row; as `polars.LazyFrame.select`.
 
@@ -54,16 +58,21 @@ class ColumnVerbs:
         >>> gross.result()["gross"].to_list()
         [12.0, 24.0]
         """
+        exprs = given(exprs)
         query = lambda f: f.select(*exprs, **named)  # noqa: E731 - a query
         step = text_steps.selected(exprs, named, self.schema)
-        given = {**_seen_named(named), **{column: pl.col(column) for column in HIDDEN}}
-        timed = lambda f: f.select(*seen_all(exprs), **given)  # noqa: E731 - a query
+        hidden = {column: pl.col(column) for column in HIDDEN}
+        beside = {**_seen_named(named), **hidden}
+        timed = lambda f: f.select(*seen_all(exprs), **beside)  # noqa: E731 - a query
         return self._query(
             "select", query, name, exprs, named.values(), step=step, timed=timed
         )
 
     def with_columns(
-        self, *exprs: IntoExpr, name: str | None = None, **named: IntoExpr
+        self,
+        *exprs: IntoExpr | Iterable[IntoExpr],
+        name: str | None = None,
+        **named: IntoExpr,
     ) -> Frame:
         """Add or replace columns, row by row; as `polars.LazyFrame.with_columns`.
 
@@ -79,12 +88,13 @@ class ColumnVerbs:
         >>> both.result().rows()
         [(10, 12.0), (20, 24.0)]
         """
+        exprs = given(exprs)
         query = lambda f: f.with_columns(*exprs, **named)  # noqa: E731 - a query
         step = text_steps.selected(exprs, named, self.schema)
         if step is not None and list(self.schema) != [step.name]:
             step = None
-        given = _seen_named(named)
-        timed = lambda f: f.with_columns(*seen_all(exprs), **given)  # noqa: E731 - a query
+        beside = _seen_named(named)
+        timed = lambda f: f.with_columns(*seen_all(exprs), **beside)  # noqa: E731 - a query
         return self._query(
             "with_columns", query, name, exprs, named.values(), step=step, timed=timed
         )
@@ -104,6 +114,7 @@ class ColumnVerbs:
         >>> large.result()["x"].to_list()
         [3]
         """
+        predicates = given(predicates)
         query = lambda f: f.filter(*predicates)  # noqa: E731 - a query
         step = text_steps.filtered(predicates)
         timed = lambda f: f.filter(*seen_all(predicates))  # noqa: E731 - a query
@@ -308,7 +319,8 @@ class ColumnVerbs:
         [2, 4]
         """
         checked_function("map_batches", function)
-        after = self.schema if schema is None else pl.Schema(schema)
+        with located("map_batches"):
+            after = self.schema if schema is None else checked_columns(schema)
         spec = specs.MapFrames(function, schema=after)
         return self._then("map_batches", spec, name, after)
 
@@ -395,6 +407,9 @@ class ColumnVerbs:
     ) -> Frame:
         from millstream.api.frame import Frame  # noqa: PLC0415 - mutual
 
+        if self._is_timed:
+            with located(verb):
+                check_names(schema)
         node = self._flow.add(
             verb, spec, (self._node.id,), name=name, makes_frames=True, **attributes
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.api.building import located
 from millstream.api.database_sinks import FrameTableVerbs
 from millstream.connectors.csv import CsvDialect, CsvSink
+from millstream.connectors.files import ROLL_EVERY, ROLL_SIZE, PartOptions
 from millstream.connectors.jsonl import JsonFrameSink
 from millstream.connectors.parquet import ParquetSink
 from millstream.connectors.text_frame import TextFrameSink
@@ -18,6 +19,7 @@ from millstream.plan.nodes import Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
     from pathlib import Path
 
     import polars as pl
@@ -30,9 +32,12 @@ __all__ = ["FrameSinkVerbs"]
 
 
 class FrameSinkVerbs(FrameTableVerbs):
-    """Verbs that end a frame in files: one part file per task, visible when it is over.
+    """Verbs that end a frame in part files.
 
-    A directory may be a URL that fsspec knows, such as ``s3://bucket/out``.
+    A directory may be a URL that fsspec knows, such as ``s3://bucket/out``; it belongs to
+    one sink of one job.  A part file appears when it is complete: at `roll` bytes, or
+    `roll_every` after its first row, with the next snapshot, or at the end of the input.
+    Without a state directory all appear when the job has succeeded.
     """
 
     schema: pl.Schema
@@ -47,15 +52,17 @@ class FrameSinkVerbs(FrameTableVerbs):
         separator: str = ",",
         quote: str = '"',
         overwrite: bool = False,
+        roll: str | int = ROLL_SIZE,
+        roll_every: str | timedelta = ROLL_EVERY,
         name: str | None = None,
     ) -> None:
         r"""Write rows as CSV, every file with a header; nested columns are refused.
 
         A null is an empty field, and an empty text is two quotes.  Text with newlines is
-        quoted, and must be read with ``multiline=True``.  Files appear in the directory
-        when the job has succeeded, never before.
+        quoted, and must be read with ``multiline=True``.  When rows are visible see
+        `Stream.write_text`.
 
-        moves data: no · state: none
+        moves data: no · state: rows of parts that are not complete, in the directory
 
         Examples
         --------
@@ -70,11 +77,12 @@ class FrameSinkVerbs(FrameTableVerbs):
         ['n,s\n1,"a,b"\n']
         """
 
-        def make() -> CsvSink:
+        def make(options: PartOptions) -> CsvSink:
             dialect = CsvDialect(separator, quote, has_header=header)
-            return CsvSink(directory, self.schema, dialect, overwrite=overwrite)
+            return CsvSink(directory, self.schema, dialect, **options)
 
-        self._write_files("write_csv", make, name)
+        options = PartOptions(overwrite=overwrite, roll=roll, roll_every=roll_every)
+        self._write_files("write_csv", make, options, name)
 
     def write_parquet(
         self,
@@ -82,13 +90,15 @@ class FrameSinkVerbs(FrameTableVerbs):
         *,
         compression: str = "zstd",
         overwrite: bool = False,
+        roll: str | int = ROLL_SIZE,
+        roll_every: str | timedelta = ROLL_EVERY,
         name: str | None = None,
     ) -> None:
-        """Write rows as Parquet, with their types; one file per task.
+        """Write rows as Parquet, with their types.
 
-        Files appear in the directory when the job has succeeded, never before.
+        When rows are visible see `Stream.write_text`.
 
-        moves data: no · state: a row group of rows per task
+        moves data: no · state: rows of parts that are not complete, in the directory
 
         Examples
         --------
@@ -102,23 +112,30 @@ class FrameSinkVerbs(FrameTableVerbs):
         ...     pl.read_parquet(f"{folder}/out/*.parquet")["x"].to_list()
         [1, 2]
         """
-        self._write_files(
-            "write_parquet",
-            lambda: ParquetSink(
-                directory, self.schema, compression=compression, overwrite=overwrite
-            ),
-            name,
-        )
+
+        def make(options: PartOptions) -> ParquetSink:
+            schema = self.schema
+            return ParquetSink(directory, schema, compression=compression, **options)
+
+        options = PartOptions(overwrite=overwrite, roll=roll, roll_every=roll_every)
+        self._write_files("write_parquet", make, options, name)
 
     def write_jsonl(
-        self, directory: str | Path, *, overwrite: bool = False, name: str | None = None
+        self,
+        directory: str | Path,
+        *,
+        overwrite: bool = False,
+        roll: str | int = ROLL_SIZE,
+        roll_every: str | timedelta = ROLL_EVERY,
+        name: str | None = None,
     ) -> None:
-        r"""Write every row as a JSON object on a line; one file per task.
+        r"""Write every row as a JSON object on a line.
 
-        Numbers that JSON does not have (NaN, infinity) become null.  Files appear in
-        the directory when the job has succeeded, never before.
+        JSON has no NaN and no infinity, so a row that holds one is refused; put
+        ``fill_nan`` or a cast to text before it.  When rows are visible see
+        `Stream.write_text`.
 
-        moves data: no · state: none
+        moves data: no · state: rows of parts that are not complete, in the directory
 
         Examples
         --------
@@ -132,20 +149,27 @@ class FrameSinkVerbs(FrameTableVerbs):
         ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
         ['{"n":1,"s":"a"}\n']
         """
-        self._write_files(
-            "write_jsonl",
-            lambda: JsonFrameSink(directory, self.schema, overwrite=overwrite),
-            name,
-        )
+
+        def make(options: PartOptions) -> JsonFrameSink:
+            return JsonFrameSink(directory, self.schema, **options)
+
+        options = PartOptions(overwrite=overwrite, roll=roll, roll_every=roll_every)
+        self._write_files("write_jsonl", make, options, name)
 
     def write_text(
-        self, directory: str | Path, *, overwrite: bool = False, name: str | None = None
+        self,
+        directory: str | Path,
+        *,
+        overwrite: bool = False,
+        roll: str | int = ROLL_SIZE,
+        roll_every: str | timedelta = ROLL_EVERY,
+        name: str | None = None,
     ) -> None:
         r"""Write the values of the frame's one column, which must be text, as lines.
 
-        Files appear in the directory when the job has succeeded, never before.
+        When rows are visible see `Stream.write_text`.
 
-        moves data: no · state: none
+        moves data: no · state: rows of parts that are not complete, in the directory
 
         Examples
         --------
@@ -159,15 +183,21 @@ class FrameSinkVerbs(FrameTableVerbs):
         ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
         ['one\ntwo\n']
         """
-        self._write_files(
-            "write_text",
-            lambda: TextFrameSink(directory, self.schema, overwrite=overwrite),
-            name,
-        )
+
+        def make(options: PartOptions) -> TextFrameSink:
+            return TextFrameSink(directory, self.schema, **options)
+
+        options = PartOptions(overwrite=overwrite, roll=roll, roll_every=roll_every)
+        self._write_files("write_text", make, options, name)
 
     def _write_files(
-        self, verb: str, make: Callable[[], Sink[Any]], name: str | None
+        self,
+        verb: str,
+        make: Callable[[PartOptions], Sink[Any]],
+        options: PartOptions,
+        name: str | None,
     ) -> None:
+        known = name or self._flow.plan.free_name(verb)
         with located(verb):
-            sink = make()
-        self._flow.add(verb, Write(sink), (self._node.id,), name=name)
+            sink = make({**options, "name": known})
+        self._flow.add(verb, Write(sink), (self._node.id,), name=known)

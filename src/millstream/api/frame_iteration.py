@@ -86,6 +86,7 @@ class FrameRoundVerbs:
             reduce=checked_reduction("iterate", reduce, until, "rows"),
             until=until,
             show=optional_function("iterate", "show", show, "reduced"),
+            schema=self.schema,
         )
         rounds = Rounds.begun(self._flow, "iterate", self._node.id, iteration, name)
         made = self._made("iterate", body, rounds)
@@ -107,8 +108,8 @@ class FrameRoundVerbs:
         """Repeat operators over the same rows, with a state that every round changes.
 
         `update` gets the state and all rows that the body made in the round, as one data
-        frame; it has no columns where there are no rows.  Make few rows of many in the
-        body, with `map_batches` or `group_by`: the others need not move then.
+        frame, which may have none.  Make few rows of many in the body, with `map_batches`
+        or `group_by`: the others need not move then.
 
         moves data: what the body makes, and the state · state: all rows · waits for the
         end: yes
@@ -136,13 +137,14 @@ class FrameRoundVerbs:
         [3.0]
         """
         shown, iteration = cycle_of(
-            state, update, until, max_rounds, show, makes_frames=True
+            state, update, until, max_rounds, show, schema=self.schema
         )
         rounds = Rounds.begun(self._flow, "cycle", self._node.id, iteration, name)
         made = self._made("cycle", body, rounds, state=shown)
         from millstream.api.stream import Stream  # noqa: PLC0415 - it imports us
 
-        node = rounds.closed(made.as_input("cycle", self._flow))
+        tail = made.as_input("cycle", self._flow)
+        node = rounds.closed(tail, schema=made.schema)
         return Stream(self._flow, node)
 
     def delta_iterate(
@@ -196,6 +198,7 @@ class FrameRoundVerbs:
             keys=keys,
             best=kept,
             columns=tuple(self.schema),
+            schema=self.schema,
         )
         flow = self._flow
         base = name or flow.plan.free_name("delta_iterate")
@@ -245,7 +248,7 @@ class FrameRoundVerbs:
         from millstream.api.frame import Frame  # noqa: PLC0415 - it imports us
 
         flow = self._flow
-        iteration = free_loop(max_hops, makes_frames=True)
+        iteration = free_loop(max_hops, self.schema)
         rounds = Rounds.begun(flow, "loop", self._node.id, iteration, name)
         made = made_by("loop", body, rows=self._frame(rounds.body_input, self.schema))
         again, out = checked_pair(made, Frame, "Frame")

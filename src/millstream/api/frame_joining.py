@@ -21,7 +21,7 @@ __all__ = ["join_spec", "stream_join_columns"]
 _HOW = ("inner", "left", "semi", "anti")
 _OTHER_HOW = {
     "right": "; for a right join, swap the two frames",
-    "full": "; for a full join, .union(...) a left join and the anti join of the other side",
+    "full": "; for a full join, use .keyed_join(..., how='full')",
     "cross": "; for a cross join, join on a column that is the same everywhere",
 }
 
@@ -43,7 +43,9 @@ def join_spec(
     left_on, right_on = _checked_keys(*keys)
     _check_columns("left", left_on, left.schema)
     _check_columns("right", right_on, right_schema)
-    spec = JoinFrames(left_on, right_on, how, right_schema, suffix, nulls_equal)
+    spec = JoinFrames(
+        left_on, right_on, how, right_schema, suffix, nulls_equal, left.schema
+    )
     return spec, _joined_schema(spec, left.schema)
 
 
@@ -72,8 +74,6 @@ def stream_join_columns(
         if len(set(names)) < len(names):
             msg = f"it names a column of the {side} side twice, got {list(names)}"
             raise UsageError(msg)
-        for name in names:
-            KeyColumn.of(name, schema[name])
     for one, other in zip(left_on, right_on, strict=True):
         kinds = left[one], right.schema[other]
         if kinds[0] != kinds[1]:
@@ -106,10 +106,11 @@ def _schema(right: Any) -> pl.Schema:
 
     if isinstance(right, Frame | pl.DataFrame):
         return right.schema
-    advice = "; collect it first" if isinstance(right, pl.LazyFrame) else ""
+    advice = "collect it first" if isinstance(right, pl.LazyFrame) else "convert it"
+    library = type(right).__module__.partition(".")[0]
     msg = (
         "it takes a frame of this flow or a Polars DataFrame, got "
-        f"{type(right).__name__}{advice}"
+        f"{type(right).__name__} of {library}; {advice}"
     )
     raise UsageError(msg)
 
@@ -143,6 +144,7 @@ def _names(columns: Any) -> tuple[str, ...]:
 
 
 def _check_columns(side: str, names: Sequence[str], schema: pl.Schema) -> None:
+    """Refuse columns that are not there, or whose type cannot be a key."""
     for name in names:
         if name not in schema:
             msg = (
@@ -150,3 +152,4 @@ def _check_columns(side: str, names: Sequence[str], schema: pl.Schema) -> None:
                 f"{list(schema)}"
             )
             raise UsageError(msg)
+        KeyColumn.of(name, schema[name])

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.api.building import user_location
+from millstream.api.building import located, user_location
 from millstream.api.rowwise import checked_query
 from millstream.errors import UsageError
+from millstream.state.kernels.columns import KeyColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,6 +54,16 @@ class GroupKeys:
         return {column: expr for column, expr in by_column if not _is_column(expr)}
 
     @property
+    def described(self) -> tuple[str, ...]:
+        """The keys with their types, for people."""
+        return tuple(
+            f"{column}: {kind}" + ("" if _is_column(expr) else f" = {expr}")
+            for column, expr, kind in zip(
+                self.columns, self.exprs, self.dtypes, strict=True
+            )
+        )
+
+    @property
     def renamed(self) -> dict[str, str]:
         """What the columns made for grouping are called in the result."""
         names = dict(zip(self.columns, self.names, strict=True))
@@ -81,6 +92,9 @@ def group_keys(
         for column, expr in by_column.items()
     )
     names = tuple(expr.meta.output_name() for expr in exprs)
+    with located("group_by"):
+        for name, dtype in zip(names, made.values(), strict=True):
+            KeyColumn.of(name, dtype)
     return GroupKeys(names, columns, tuple(exprs), tuple(made.values()))
 
 

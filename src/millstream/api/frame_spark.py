@@ -24,6 +24,7 @@ from millstream.connectors.spark import (
     written_frame,
     written_stream,
 )
+from millstream.connectors.spark_plans import inputs_of
 from millstream.connectors.spark_stream import SparkStreamSource
 from millstream.errors import UsageError
 from millstream.plan.nodes import Read, Write
@@ -43,7 +44,8 @@ def frame_from_spark(
     verb = "from_spark"
     _check_kind(verb, frame, is_streaming=False)
     with located(verb):
-        source = SparkSource(written_frame(frame), frame.schema, staging)
+        write, inputs = written_frame(frame), inputs_of(frame)
+        source = SparkSource(write, frame.schema, staging, inputs)
     return _added(flow, verb, source, name)
 
 
@@ -58,11 +60,14 @@ def frame_from_spark_stream(
     verb = "from_spark_stream"
     _check_kind(verb, frame, is_streaming=True)
     with located(verb):
+        inputs = inputs_of(frame)
         if trigger is None:
-            staged = SparkSource(written_stream(frame), frame.schema, staging)
+            write = written_stream(frame)
+            staged = SparkSource(write, frame.schema, staging, inputs)
             return _added(flow, verb, staged, name)
         start = started_stream(frame, nanoseconds(trigger) // 1_000_000, flow.name)
-        source = SparkStreamSource(start, polars_schema(frame.schema), staging)
+        schema = polars_schema(frame.schema)
+        source = SparkStreamSource(start, schema, staging, inputs)
     return _added(flow, verb, source, name)
 
 

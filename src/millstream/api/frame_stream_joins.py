@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from millstream.api.building import located
 from millstream.api.event_time import checked_timed
 from millstream.api.frame_joining import stream_join_columns
+from millstream.api.frame_names import check_names
 from millstream.api.join_specs import (
     asof_spec,
     interval_spec,
     regular_spec,
     window_spec,
 )
-from millstream.errors import UsageError
 from millstream.plan.frame_joins import JoinFrameStreams
-from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.grouping import Columns
 from millstream.plan.joins import How, Join, JoinWindow
 from millstream.plan.nodes import Regroup
@@ -247,7 +246,7 @@ class FrameStreamJoinVerbs:
                 suffix=asked.suffix,
                 nulls_equal=asked.nulls_equal,
             )
-            _check_free(self.schema, right.schema)
+            check_names([*self.schema, *right.schema])
         sides = self._node, flow.plan.nodes[right.as_input(verb, flow)]
         if _is_in_time(by):
             with located(verb):
@@ -291,10 +290,3 @@ def _is_in_time(by: Any) -> bool:
     """Whether a join goes by event time."""
     is_by_clock = isinstance(by, JoinWindow) and not by.is_event_time
     return not isinstance(by, Join) and not is_by_clock
-
-
-def _check_free(*schemas: pl.Schema) -> None:
-    for name in (name for schema in schemas for name in schema):
-        if name in HIDDEN or name.startswith("__right__"):
-            msg = f"the name {name!r} of a column is needed here; rename it"
-            raise UsageError(msg)

@@ -14,13 +14,14 @@ import polars as pl
 from millstream.api.building import checked_function, located, user_location
 from millstream.api.event_time import MAX_AHEAD, checked_disorder
 from millstream.api.frame_keys import GroupKeys, group_keys
+from millstream.api.frame_names import check_names, checked_columns
 from millstream.api.frame_times import promises_of, time_of
 from millstream.api.window_verbs import checked_window
 from millstream.errors import UsageError
 from millstream.operators.frame_table import FrameAggregation
 from millstream.operators.frame_time_parts import rows_part
 from millstream.plan import frame_windows as specs
-from millstream.plan.frame_windows import HIDDEN, WHOLE, WINDOW_END, WINDOW_START
+from millstream.plan.frame_windows import WHOLE, WINDOW_END, WINDOW_START
 from millstream.plan.frames import Transform
 from millstream.plan.grouping import Columns
 from millstream.plan.nodes import Regroup
@@ -113,7 +114,7 @@ class FrameTimeVerbs:
         from millstream.api.frame import Frame  # noqa: PLC0415 - built on this module
 
         with located("event_time"):
-            _check_free(self.schema, HIDDEN)
+            check_names(self.schema)
             time, kind = time_of(timestamp, self.schema)
             spec = specs.AssignFrameTime(
                 time,
@@ -154,7 +155,7 @@ class FrameTimeVerbs:
         flow = self._flow
         checked_window(flow, self._node, window, allowed_lateness, keys=False)
         with located("window"):
-            _check_free(self.schema, (WHOLE,))
+            check_names(self.schema)
             keys = group_keys(self.schema, (), {WHOLE: pl.lit(0, pl.Int8)})
         base, free_name = name or "window", flow.plan.free_name
         query = Transform(lambda frame: frame.with_columns(**keys.computed))
@@ -200,6 +201,8 @@ class WindowedFrame:
         self._node = node
         self._schema = schema
         self._keys = keys
+        with located("window"):
+            check_names(schema)
         self._given = checked_window(flow, node, window, allowed_lateness, keys=True)
         self._window = self._given.window
 
@@ -319,7 +322,10 @@ class WindowedFrame:
             if known != WHOLE:
                 columns.setdefault(known, pl.col(column))
         part = rows_part(columns, name, in_time=self._is_in_time)
-        return FrameAggregation(keys.columns, (part,), (), (pl.col(name),))
+        kept = tuple(f"{column}: {kind}" for column, kind in self._schema.items())
+        return FrameAggregation(
+            keys.columns, (part,), (), (pl.col(name),), keys.described, kept
+        )
 
     def _free_names(self, *names: str) -> list[str]:
         """Return names that no key has, as much like these as can be."""
@@ -371,7 +377,7 @@ class WindowedFrame:
             return self._node
         return self._flow.add(
             verb,
-            specs.OrderFrame(self._keys.columns, tuple(self._schema)),
+            specs.OrderFrame(self._keys.columns, tuple(self._schema), self._schema),
             (self._node.id,),
             name=f"{name}.order",
             makes_frames=True,
@@ -465,17 +471,8 @@ def _is_count(aggregation: FrameAggregation) -> bool:
 
 def _result_schema(schema: Any) -> pl.Schema:
     """Return the columns that a function says it makes."""
-    try:
-        known = pl.Schema(schema)
-    except (TypeError, ValueError):
-        known = pl.Schema()
-    if not known:
-        msg = (
-            "schema= takes names and types of the columns that the function returns, "
-            f"such as {{'x': pl.Int64}}, got {schema!r}"
-        )
-        raise UsageError(msg)
-    _check_free(known, HIDDEN)
+    known = checked_columns(schema)
+    check_names(known)
     return known
 
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from millstream.api.state_handles import Handle, ValueState
+from millstream.plan.fingerprint import FOR_EVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -108,6 +109,16 @@ class StatefulFunction(ABC, Generic[K, V, O]):
             for handle in handles
         )
 
+    def declared_state(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Return what is kept of a key, for the fingerprint of the operator."""
+        found = [(name, getattr(type(self), name, None)) for name in dir(type(self))]
+        handles = [(name, h) for name, h in found if isinstance(h, Handle)]
+        kinds = tuple(f"{name}: {type(handle).__name__}" for name, handle in handles)
+        return [
+            ("state", kinds),
+            *((f"ttl of {name}", (_ttl(handle),)) for name, handle in handles),
+        ]
+
     def instance(self) -> Self:
         """Return a copy for one task."""
         made = copy.copy(self)
@@ -140,3 +151,11 @@ class MapWithState(StatefulFunction[Any, Any, Any]):
         after, output = self._function(before, value)
         self.current.update(after)
         return (output,)
+
+    def declared_state(self) -> list[tuple[str, tuple[str, ...]]]:
+        kind = type(self._initial).__qualname__
+        return [*super().declared_state(), ("begins with", (f"a {kind}",))]
+
+
+def _ttl(handle: Handle) -> str:
+    return FOR_EVER if handle.ttl_ms is None else f"{handle.ttl_ms} ms"

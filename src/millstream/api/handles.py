@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from millstream.launch.boundary import public_errors
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -45,7 +47,9 @@ class ResultHandle(Generic[R]):
         MillstreamError
             If its job did not succeed.
         """
-        return self._shape(self._flow.last_job.rows(self._node_id))
+        rows = self._flow.last_job.rows(self._node_id)
+        with public_errors():
+            return self._shape(rows)
 
     def __repr__(self) -> str:
         return f"<result of {self.name!r} of flow {self._flow.name!r}>"

@@ -144,12 +144,12 @@ class Rounds:
             )
             raise UsageError(msg)
 
-    def _decider(self, *results: int) -> Node:
+    def _decider(self, *results: int, schema: Any = None) -> Node:
         spec = self.head.spec
         assert isinstance(spec, LoopHead)
         return self.flow.add(
             self.verb,
-            Decide(spec.iteration),
+            Decide(spec.iteration, schema),
             (self.head.id, *results),
             name=f"{self.name}{DECIDER}",
             width=1,
@@ -157,14 +157,20 @@ class Rounds:
             takes_times=False,
         )
 
-    def closed(self, tail: int, *, makes_frames: bool = False) -> Node:
-        """Let what the body made come back; return what the iteration results in."""
+    def closed(
+        self, tail: int, *, makes_frames: bool = False, schema: Any = None
+    ) -> Node:
+        """Let what the body made come back; return what the iteration results in.
+
+        `schema` is that of what the body of a cycle makes, where that is data frames.
+        """
         self._check_origin(tail)
         spec = self.head.spec
         assert isinstance(spec, LoopHead)
         does_return = spec.iteration.does_return
         tail = self._like_head(tail) if does_return else self.flow.untimed(tail)
-        decider = self._decider() if does_return else self._decider(tail)
+        results = () if does_return else (tail,)
+        decider = self._decider(*results, schema=schema)
         back = (tail, decider.id) if does_return else (decider.id,)
         self.flow.plan.close_loop(self.head, back)
         keeps_time = does_return and self.head.makes_times
@@ -474,12 +480,17 @@ class KeyedRoundVerbs(Generic[K, V_co]):
         return KeyedStream(flow, rounds.closed(candidates))
 
 
-def free_loop(max_hops: object, *, makes_frames: bool = False) -> Iteration:
-    """Return a loop without rounds."""
+def free_loop(max_hops: object, schema: Any = None) -> Iteration:
+    """Return a loop without rounds; `schema` is that of data frames."""
     hops_max = None
     if max_hops is not None:
         hops_max = checked_count("loop", "max_hops", max_hops)
-    return Iteration(IterationKind.FREE, makes_frames=makes_frames, hops_max=hops_max)
+    return Iteration(
+        IterationKind.FREE,
+        makes_frames=schema is not None,
+        hops_max=hops_max,
+        schema=schema,
+    )
 
 
 def checked_pair(made: object, kind: type[Any], kind_name: str) -> tuple[Any, Any]:
@@ -499,20 +510,21 @@ def cycle_of(
     max_rounds: object,
     show: object,
     *,
-    makes_frames: bool = False,
+    schema: Any = None,
 ) -> tuple[RoundState[Any], Iteration]:
     """Return the state as the body sees it, and the iteration."""
     _check_state(state)
     shown = RoundState(state, f"`cycle` at {user_location()}")
     iteration = Iteration(
         IterationKind.CYCLE,
-        makes_frames=makes_frames,
+        makes_frames=schema is not None,
         rounds_max=checked_ends("cycle", until, max_rounds, given="state"),
         until=until,
         initial=state,
         update=needed_function("cycle", "update", update, "state", "rows"),
         state=shown,
         show=optional_function("cycle", "show", show, "state"),
+        schema=schema,
     )
     return shown, iteration
 

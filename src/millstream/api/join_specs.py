@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from millstream.api.building import user_location
 from millstream.errors import UnboundedStateWarning, UsageError
+from millstream.plan.endless import endless_source
 from millstream.plan.joins import (
     Direction,
     How,
@@ -17,7 +18,6 @@ from millstream.plan.joins import (
     JoinAsof,
     JoinInterval,
     JoinWindow,
-    endless_source,
 )
 from millstream.plan.time import milliseconds
 from millstream.plan.windows import TimeWindows

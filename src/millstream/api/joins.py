@@ -18,12 +18,12 @@ from millstream.api.join_specs import (
     window_spec,
 )
 from millstream.errors import UsageError
+from millstream.plan.endless import endless_source
 from millstream.plan.grouping import Broadcast, Shuffle
 from millstream.plan.joins import (
     How,
     JoinAsof,
     JoinTable,
-    endless_source,
 )
 from millstream.plan.nodes import DropKey, KeyBy, Read, Regroup
 from millstream.plan.time import AssignTime

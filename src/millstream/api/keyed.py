@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.building import (
+    checked_aggregate,
     checked_flow,
     checked_function,
     located,
     user_location,
 )
 from millstream.api.event_time import checked_timed
+from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.functions import MapWithState, StatefulFunction
 from millstream.api.iteration import KeyedRoundVerbs
 from millstream.api.joins import JoinVerbs
@@ -298,13 +300,7 @@ class _Aggregations(Generic[K, V_co]):
         >>> sorted(rows.result())
         [('a', 2), ('b', 1)]
         """
-        given: object = aggregate
-        if not isinstance(given, Aggregate):
-            msg = (
-                f"`aggregate` at {user_location()} takes an Aggregate, got {aggregate!r}; "
-                "for a plain function use reduce or fold"
-            )
-            raise UsageError(msg)
+        checked_aggregate(aggregate)
         return self._aggregated(aggregate, name)
 
     def scan(
@@ -365,6 +361,7 @@ class GroupedStream(_Aggregations[K, V_co], KeyedWindowVerbs[K, V_co]):
         def __getattr__(self, verb: str) -> Any:
             """Explain why a verb of other streams is not here."""
             if verb not in _OTHER_VERBS | _KEYED_VERBS:
+                refuse_foreign("GroupedStream", verb)
                 msg = f"a GroupedStream has no verb {verb!r}"
                 raise AttributeError(msg)
             msg = (
@@ -673,6 +670,7 @@ class KeyedStream(
         def __getattr__(self, verb: str) -> Any:
             """Explain why a verb of streams without keys is not here."""
             if verb not in _OTHER_VERBS:
+                refuse_foreign("KeyedStream", verb)
                 msg = f"a KeyedStream has no verb {verb!r}"
                 raise AttributeError(msg)
             msg = (

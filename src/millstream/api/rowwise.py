@@ -1,9 +1,10 @@
 """Find out whether a query looks at one row at a time.
 
 A stream comes in batches, cut anywhere.  A query whose answer depends on the cut -
-`cum_sum`, `rank`, `sum`, `over` - would silently give another answer each time.  Instead
-of a list of all that Polars can do, ask Polars: a query is row-wise if it gives the same
-for a sample at once and for its rows one by one.
+`cum_sum`, `rank`, `sum`, `over` - would silently give another answer each time.  What an
+expression is decides (`millstream.plan.many_rows`); Polars' own
+``meta.is_row_separable()`` does not, as it says yes to ``a.is_in(b)``.  As a second line
+a sample is tried: at once, and cut into pieces.
 
 Nothing here knows about plans or flows.
 """
@@ -11,23 +12,28 @@ Nothing here knows about plans or flows.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from millstream.api.building import user_location
 from millstream.errors import UsageError
+from millstream.operators.frame_parts import expression
 from millstream.plan.many_rows import (
     ANY_ADVICE,
-    FUNCTION_ADVICE,
-    advice,
-    has_function,
+    CODES,
+    LENGTH_ADVICE,
+    Finding,
+    coded_inputs,
+    finding,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from polars.datatypes import DataType
 
@@ -38,14 +44,24 @@ __all__ = [
     "checked_schema",
     "expression_tree",
     "expressions_in",
+    "given",
     "sample_frame",
+    "why_not_row_wise",
 ]
 
-Query = "Callable[[pl.LazyFrame], pl.LazyFrame]"
-
-_NUMBERS = (3, 1, 4, None, 1, 5, 9, 2)
-_TEXTS = ("b", "a", "c", None, "a", "e", "", "d")
+_SMALL = (3, 1, 4, None, 1, 5, 9, 2)
+_WIDE = (0, -7, None, 70_001, 3, -7, 1, None)
+_CUTS = ((1, 1, 6), (3, 5))
+_TEXTS = ("b", "a", "c", "ab", "a", "e", "", "d")
 _DIGITS = 12
+_VALUES = (str, bytes, pl.Series, pl.DataFrame, pl.LazyFrame)
+_LENGTH = f"more or fewer values than there are rows; {LENGTH_ADVICE}"
+_UNWRITABLE = Finding(
+    "a Python function",
+    "cannot be pickled, so it cannot be sent to workers",
+    "make what it needs inside it",
+)
+_CODED = Finding("the number of a category", "depends on other rows", CODES)
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -57,23 +73,40 @@ def checked_query(
 ) -> pl.Schema:
     """Return the schema of the query's answer; refuse what Polars or a stream cannot do.
 
-    `exprs` are the arguments that the query is made of; those that are expressions give
-    better advice.
+    `exprs` are the arguments that the query is made of.
     """
     result = checked_schema(verb, query, schema)
-    parts = list(expressions_in(exprs))
-    for expr in parts:
-        found = advice(expression_tree(expr))
+    for expr in expressions_in(exprs):
+        found = why_not_row_wise(expr, schema)
         if found is not None:
-            raise UsageError(_many_rows(verb, f"has {found[0]}, which", found[1]))
-    is_row_wise = _is_row_wise(verb, query, schema)
-    has_functions = any(has_function(expression_tree(expr)) for expr in parts)
-    if is_row_wise is None:
-        is_row_wise = not has_functions and all(map(_may_be_separable, parts))
-    if not is_row_wise:
-        instead = FUNCTION_ADVICE if has_functions else ANY_ADVICE
-        raise UsageError(_many_rows(verb, "has an expression that", instead))
+            msg = (
+                f"`{verb}` at {user_location()} has {found.name}, which {found.words}; "
+                f"{found.instead}"
+            )
+            raise UsageError(msg)
+    _try(verb, query, schema)
     return result
+
+
+def why_not_row_wise(
+    expr: pl.Expr, schema: pl.Schema, *, in_groups: bool = False
+) -> Finding | None:
+    """Return what in an expression may look at more than one row."""
+    tree = expression_tree(expr)
+    if tree is None:
+        return _UNWRITABLE
+    found = finding(tree, in_groups=in_groups)
+    return _CODED if found is None and _takes_codes(tree, schema) else found
+
+
+def _takes_codes(tree: Tree, schema: pl.Schema) -> bool:
+    """Whether it takes the physical numbers of categories."""
+    rows = pl.LazyFrame(schema=schema)
+    for coded in coded_inputs(tree):
+        found = rows.select(expression(coded)).collect_schema()
+        if any("Categorical" in str(dtype) for dtype in found.values()):
+            return True
+    return False
 
 
 def checked_schema(
@@ -91,10 +124,17 @@ def expressions_in(values: Iterable[Any]) -> Iterator[pl.Expr]:
     for value in values:
         if isinstance(value, pl.Expr):
             yield value
-        elif isinstance(value, list | tuple | set | dict):
-            yield from expressions_in(
-                value.values() if isinstance(value, dict) else value
-            )
+        elif isinstance(value, dict):
+            yield from expressions_in(value.values())
+        elif isinstance(value, Iterable) and not isinstance(value, _VALUES):
+            yield from expressions_in(value)
+
+
+def given(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return arguments that can be looked at more than once."""
+    return tuple(
+        list(value) if isinstance(value, Iterator) else value for value in values
+    )
 
 
 def expression_tree(expr: pl.Expr) -> Tree:
@@ -112,48 +152,39 @@ def _polars_words(verb: str, error: Exception, schema: pl.Schema) -> str:
     )
 
 
-def _many_rows(verb: str, what: str, instead: str) -> str:
-    return (
-        f"`{verb}` at {user_location()} {what} looks at more than one row, and a stream "
-        f"comes in batches cut anywhere; {instead}"
-    )
-
-
-def _may_be_separable(expr: pl.Expr) -> bool:
-    """Whether Polars itself says so, or cannot say.
-
-    Reading times without a format is not: Polars guesses it from the first text.  Where
-    all texts are of one format, as they mostly are, it guesses the same in every batch.
-    """
-    try:
-        return expr.meta.is_row_separable() or "strptime" in str(expr)
-    except pl.exceptions.PolarsError:
-        return True
-
-
-def _is_row_wise(
+def _try(
     verb: str, query: Callable[[pl.LazyFrame], pl.LazyFrame], schema: pl.Schema
-) -> bool | None:
-    """Compare the answer for a sample with the answers for its rows.
+) -> None:
+    """Compare the answers for samples with those for their pieces.
 
     A sample that the query cannot take, such as text that is no number, decides nothing.
     """
-    sample = sample_frame(schema)
-    try:
-        at_once = query(sample.lazy()).collect()
-        one_by_one = pl.concat(
-            [query(sample[i : i + 1].lazy()).collect() for i in range(sample.height)]
-        )
-    except pl.exceptions.ShapeError:
-        msg = (
-            f"`{verb}` at {user_location()} has an expression that makes more or fewer "
-            "values than there are rows; use .filter(...), .drop_nulls(...) or "
-            ".explode(...) of the frame"
-        )
-        raise UsageError(msg) from None
-    except Exception:  # noqa: BLE001 - a user's function inside may raise anything
-        return None
-    return _rounded(at_once).equals(_rounded(one_by_one), null_equal=True)
+    for numbers in (_SMALL, _WIDE):
+        try:
+            is_same = _is_same(query, sample_frame(schema, numbers))
+        except pl.exceptions.ShapeError:
+            is_same, words = False, f"has an expression that makes {_LENGTH}"
+        except Exception:  # noqa: BLE001 - a user's function inside may raise anything
+            is_same, words = True, ""
+        else:
+            words = f"gives another answer for other batches; {ANY_ADVICE}"
+        if not is_same:
+            msg = f"`{verb}` at {user_location()} {words}"
+            raise UsageError(msg)
+
+
+def _is_same(
+    query: Callable[[pl.LazyFrame], pl.LazyFrame], sample: pl.DataFrame
+) -> bool:
+    """Whether the answer does not depend on how rows are cut into batches."""
+    at_once = _rounded(query(sample.lazy()).collect())
+    for sizes in _CUTS:
+        ends = list(accumulate(sizes))
+        pieces = [sample[end - n : end] for end, n in zip(ends, sizes, strict=True)]
+        answers = [query(piece.lazy()).collect() for piece in pieces]
+        if not at_once.equals(_rounded(pl.concat(answers)), null_equal=True):
+            return False
+    return True
 
 
 def _rounded(frame: pl.DataFrame) -> pl.DataFrame:
@@ -164,15 +195,23 @@ def _rounded(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.selectors.float().round_sig_figs(_DIGITS))
 
 
-def sample_frame(schema: pl.Schema) -> pl.DataFrame:
-    """Return a few rows of the schema: unsorted, with repetitions and nulls."""
-    columns = {name: _sample(dtype) for name, dtype in schema.items()}
-    return pl.DataFrame(columns, schema=schema)
+def sample_frame(
+    schema: pl.Schema, numbers: tuple[int | None, ...] = _SMALL
+) -> pl.DataFrame:
+    """Return a few rows of the schema: unsorted, with repetitions and nulls.
+
+    Every column has other values, because some functions compare columns.
+    """
+    columns = {
+        name: _sample(dtype, numbers[i % 8 :] + numbers[: i % 8], i)
+        for i, (name, dtype) in enumerate(schema.items())
+    }
+    return pl.DataFrame(columns, schema=schema, strict=False)
 
 
-def _sample(dtype: DataType) -> list[Any]:
+def _sample(dtype: DataType, numbers: Iterable[int | None], offset: int) -> list[Any]:
     make = _maker(dtype)
-    return [None if number is None else make(number) for number in _NUMBERS]
+    return [None if number is None else make(number + offset) for number in numbers]
 
 
 def _maker(dtype: DataType) -> Callable[[int], Any]:
@@ -197,12 +236,12 @@ def _maker(dtype: DataType) -> Callable[[int], Any]:
 
 _MAKERS: dict[type[Any], Callable[[int], Any]] = {
     pl.Boolean: lambda n: n % 2 == 0,
-    pl.String: lambda n: _TEXTS[n % len(_TEXTS)] or "x",
-    pl.Categorical: lambda n: _TEXTS[n % len(_TEXTS)] or "x",
-    pl.Binary: lambda n: bytes([n]),
+    pl.String: lambda n: _TEXTS[n % len(_TEXTS)],
+    pl.Categorical: lambda n: _TEXTS[n % len(_TEXTS)],
+    pl.Binary: lambda n: bytes([n % 256]),
     pl.Decimal: Decimal,
-    pl.Date: lambda n: date(2020, 1, 1 + n),
-    pl.Time: time,
+    pl.Date: lambda n: date(2020, 1, 1) + timedelta(days=n),
+    pl.Time: lambda n: time(n % 24),
     pl.Duration: lambda n: timedelta(minutes=n),
     pl.datatypes.IntegerType: lambda n: n,
     pl.datatypes.FloatType: lambda n: n + 0.5,

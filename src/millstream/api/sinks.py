@@ -6,19 +6,25 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.api.building import (
     checked_callable,
-    checked_function,
+    checked_connector,
+    checked_sink_function,
     located,
-    user_location,
 )
 from millstream.api.database_sinks import RowTableVerbs
 from millstream.api.handles import ResultHandle
 from millstream.connectors.base import Sink
-from millstream.connectors.files import JsonLinesSink, TextSink
-from millstream.errors import UsageError
+from millstream.connectors.files import (
+    ROLL_EVERY,
+    ROLL_SIZE,
+    JsonLinesSink,
+    PartOptions,
+    TextSink,
+)
 from millstream.plan import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
     from pathlib import Path
 
     from millstream.api.flow import Flow
@@ -85,7 +91,7 @@ class SinkVerbs(RowTableVerbs, Generic[T_co]):
         1
         2
         """
-        spec = nodes.ForEach(checked_function("for_each", function))
+        spec = nodes.ForEach(checked_sink_function("for_each", function))
         self._sink("for_each", spec, name, width=1)
 
     def parallel_for_each(
@@ -103,18 +109,40 @@ class SinkVerbs(RowTableVerbs, Generic[T_co]):
         >>> _ = flow.run(on="local")
         hello
         """
-        spec = nodes.ForEach(checked_function("parallel_for_each", function))
+        spec = nodes.ForEach(checked_sink_function("parallel_for_each", function))
         self._sink("parallel_for_each", spec, name)
 
     def write_text(
-        self, directory: str | Path, *, overwrite: bool = False, name: str | None = None
+        self,
+        directory: str | Path,
+        *,
+        overwrite: bool = False,
+        roll: str | int = ROLL_SIZE,
+        roll_every: str | timedelta = ROLL_EVERY,
+        name: str | None = None,
     ) -> None:
-        r"""Write rows, which must be text, as lines; one file per task.
+        r"""Write rows, which must be text, as lines of part files.
 
-        Files appear in the directory, which may be a URL such as ``s3://bucket/out``,
-        when the job has succeeded, never before.
+        A part file appears when it is complete: at `roll` bytes, or `roll_every` after
+        its first row, with the next snapshot, or at the end of the input.  Without a
+        state directory all appear when the job has succeeded.  The directory belongs to
+        this sink of this job alone.
 
-        moves data: no · state: none
+        moves data: no · state: rows of parts that are not complete, in the directory
+
+        Parameters
+        ----------
+        directory
+            A path, or a URL such as ``s3://bucket/out``, that driver and workers share.
+        overwrite
+            Replace the part files of an earlier run instead of refusing to start.
+        roll
+            How large a part file becomes, such as ``"128MB"``.
+        roll_every
+            How long rows wait for others, such as ``"5min"``; ``"0s"`` makes a part file
+            per task and snapshot.
+        name
+            What messages, plans and part files call it.
 
         Examples
         --------
@@ -127,18 +155,27 @@ class SinkVerbs(RowTableVerbs, Generic[T_co]):
         ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
         ['one\ntwo\n']
         """
-        self._write(
-            "write_text", lambda: TextSink(directory, overwrite=overwrite), name
+        known = name or self._flow.plan.free_name("write_text")
+        options = PartOptions(
+            overwrite=overwrite, name=known, roll=roll, roll_every=roll_every
         )
+        self._write("write_text", lambda: TextSink(directory, **options), known)
 
     def write_jsonl(
-        self, directory: str | Path, *, overwrite: bool = False, name: str | None = None
+        self,
+        directory: str | Path,
+        *,
+        overwrite: bool = False,
+        roll: str | int = ROLL_SIZE,
+        roll_every: str | timedelta = ROLL_EVERY,
+        name: str | None = None,
     ) -> None:
-        r"""Write every row as a line of JSON; one file per task.
+        r"""Write every row as a line of JSON; when it is visible see `write_text`.
 
-        Files appear in the directory when the job has succeeded, never before.
+        JSON has no NaN and no infinity, so a row that holds one is refused; map it to
+        None, or to text, before.
 
-        moves data: no · state: none
+        moves data: no · state: rows of parts that are not complete, in the directory
 
         Examples
         --------
@@ -151,8 +188,11 @@ class SinkVerbs(RowTableVerbs, Generic[T_co]):
         ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
         ['{"n": 1}\n']
         """
-        make = lambda: JsonLinesSink(directory, overwrite=overwrite)  # noqa: E731 - tried
-        self._write("write_jsonl", make, name)
+        known = name or self._flow.plan.free_name("write_jsonl")
+        options = PartOptions(
+            overwrite=overwrite, name=known, roll=roll, roll_every=roll_every
+        )
+        self._write("write_jsonl", lambda: JsonLinesSink(directory, **options), known)
 
     def write(self, sink: Sink[T_co], *, name: str | None = None) -> None:
         """Write to a sink of your own; see `millstream.connectors.base`.
@@ -173,10 +213,7 @@ class SinkVerbs(RowTableVerbs, Generic[T_co]):
         >>> _ = flow.run(on="local")
         [1, 2]
         """
-        given: object = sink
-        if not isinstance(given, Sink):
-            msg = f"`write` at {user_location()} takes a Sink, got {sink!r}"
-            raise UsageError(msg)
+        checked_connector("write", sink, Sink)
         self._write("write", lambda: sink, name)
 
     def _write(

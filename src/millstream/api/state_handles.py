@@ -14,6 +14,8 @@ from millstream.errors import UsageError
 from millstream.operators.expiry import expire_entries, expiry_name
 from millstream.plan.aggregate import MISSING
 from millstream.plan.time import milliseconds
+from millstream.state.copies import own_copy
+from millstream.state.nan import one_nan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -103,7 +105,7 @@ class ValueState(Handle, Generic[T]):
     Parameters
     ----------
     default
-        What `get` returns before the first update.
+        What `get` returns before the first update; every call gets a copy of it.
     ttl
         How long a value is kept, by the clock, such as ``"1h"``; by default for ever.
     refresh
@@ -142,7 +144,7 @@ class ValueState(Handle, Generic[T]):
         if self.ttl_ms is not None:
             self._age()
         value = self.owner.key_state.get(self._name, MISSING)
-        return self._default if value is MISSING else value  # type: ignore[return-value]
+        return own_copy(self._default) if value is MISSING else value  # type: ignore[no-any-return]
 
     def update(self, value: T) -> None:
         """Set the value of the current key."""
@@ -247,6 +249,7 @@ class MapState(Handle, Generic[K, V]):
 
     def get(self, key: K, default: V | None = None) -> V | None:
         """Return the value under `key`, or `default`."""
+        key = one_nan(key)
         if self.ttl_ms is not None and key in self and self._is_refreshed_by_reading:
             self._refresh_entry(key)
         values: dict[K, V] = self.owner.key_state.get(self._name, {})
@@ -254,12 +257,14 @@ class MapState(Handle, Generic[K, V]):
 
     def update(self, key: K, value: V) -> None:
         """Set the value under `key`."""
+        key = one_nan(key)
         self.owner.key_state.setdefault(self._name, {})[key] = value
         if self.ttl_ms is not None:
             self._refresh_entry(key)
 
     def remove(self, key: K) -> None:
         """Forget the value under `key`, if there is one."""
+        key = one_nan(key)
         for name in (self._name, self._expiry_name):
             entries = self.owner.key_state.get(name, {})
             entries.pop(key, None)
@@ -277,6 +282,7 @@ class MapState(Handle, Generic[K, V]):
         return items
 
     def __contains__(self, key: object) -> bool:
+        key = one_nan(key)
         if self.ttl_ms is not None:
             expiries = self.owner.key_state.get(self._expiry_name, {})
             if key in expiries and expiries[key] <= self.owner.timers.now:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from millstream.api.building import (
     checked_count,
     checked_function,
+    located,
     user_location,
 )
 from millstream.api.event_time import TimeVerbs, by_value
+from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.handles import ResultHandle
 from millstream.api.iteration import RoundVerbs
 from millstream.api.joins import BroadcastJoinVerbs
@@ -218,9 +220,11 @@ class Stream(
         return self._rows("map_batches", nodes.MapBatches(function), name)
 
     def to_frame(self, schema: Any, *, name: str | None = None) -> Frame:
-        """Go on with columns: rows are dicts or tuples that fit the schema.
+        """Go on with columns: rows are dicts, tuples or dataclasses that fit the schema.
 
-        `schema` maps column names to Polars types.
+        `schema` maps column names to Polars types.  A key that a dict has not is null; one
+        that the schema has not, or a value of another type, such as "1" or 1.5 for an
+        `Int64`, fails the job, or is a dead letter.
 
         moves data: no · state: none · waits for the end: no
 
@@ -234,11 +238,17 @@ class Stream(
         >>> frame.result().rows()
         [('a', 1), ('b', 2)]
         """
-        import polars as pl  # noqa: PLC0415 - takes a while to load
-
         from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
+        from millstream.api.frame_names import (  # noqa: PLC0415 - loads Polars
+            check_names,
+            checked_columns,
+        )
 
-        known, is_timed = pl.Schema(schema), self._node.makes_times
+        is_timed = self._node.makes_times
+        with located("to_frame"):
+            known = checked_columns(schema)
+            if is_timed:
+                check_names(known)
         node = self._flow.add(
             "to_frame",
             ToFrame(known),
@@ -768,6 +778,7 @@ class Stream(
         def __getattr__(self, verb: str) -> Any:
             """Explain why a verb of keyed streams is not here."""
             if verb not in _KEYED_VERBS:
+                refuse_foreign("Stream", verb)
                 msg = f"a Stream has no verb {verb!r}"
                 raise AttributeError(msg)
             msg = (

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from millstream.api.building import checked_function, user_location
-from millstream.errors import UsageError
+from millstream.api.building import checked_aggregate, checked_function
 from millstream.plan import aggregate as aggregates
-from millstream.plan.aggregate import Aggregate
 from millstream.plan.nodes import DropKey, KeyBy
 from millstream.plan.time import InTimeOrder
 from millstream.plan.windows import (
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.api.flow import Flow
+    from millstream.plan.aggregate import Aggregate
     from millstream.plan.nodes import Node
     from millstream.plan.windows import AnyWindow, Window
 
@@ -158,13 +157,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [3, 2]
         """
-        given: object = aggregate
-        if not isinstance(given, Aggregate):
-            msg = (
-                f"`aggregate` at {user_location()} takes an Aggregate, got {aggregate!r}; "
-                "for a plain function use reduce or fold"
-            )
-            raise UsageError(msg)
+        checked_aggregate(aggregate)
         return self._made("aggregate", aggregate, name, is_ordered=True)
 
     def count(self, *, name: str | None = None) -> S_co:

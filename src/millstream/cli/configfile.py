@@ -95,7 +95,9 @@ def read_config(path: Path) -> Asked:
         raise UsageError(msg) from None
 
 
-def launch_options(line: Asked, file: Asked, *, insecure: bool) -> LaunchOptions:
+def launch_options(
+    line: Asked, file: Asked, *, insecure: bool, repeat_output: bool = False
+) -> LaunchOptions:
     """Merge what was asked for; the command line wins over the file."""
     on = line.on or file.on
     master = line.master or file.master
@@ -120,6 +122,7 @@ def launch_options(line: Asked, file: Asked, *, insecure: bool) -> LaunchOptions
         insecure,
         state=line.state or file.state,
         resume_from=line.resume_from or file.resume_from,
+        repeat_output=repeat_output,
         settings=settings,
     )
 

@@ -28,6 +28,7 @@ from millstream.errors import (
     OperatorError,
     UsageError,
 )
+from millstream.observe.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,4 +94,5 @@ def _without_our_frames(error: Exception) -> TracebackType | None:
 
 
 def _say(text: str) -> None:
-    print(text.rstrip("\n"), file=sys.stderr)  # noqa: T201 - the command line speaks
+    text = printable(text.rstrip("\n"), keep="\n\t")
+    print(text, file=sys.stderr)  # noqa: T201 - the command line speaks

@@ -24,6 +24,10 @@ _TRACEBACK = click.option(
     "--traceback", "shows_traceback", is_flag=True, envvar="MILLSTREAM_TRACEBACK",
     help="Show where on the worker a function raised (or set MILLSTREAM_TRACEBACK=1).",
 )  # fmt: skip
+_VERBOSE = click.option(
+    "-v", "--verbose", "verbosity", count=True,
+    help="Log what the job decides, -vv also details (or set MILLSTREAM_LOG=info, debug).",
+)  # fmt: skip
 _COUNT = click.IntRange(min=1)
 
 
@@ -67,6 +71,10 @@ def commands() -> None:
     help="Begin with a savepoint, or with the newest snapshot of another job.",
 )  # fmt: skip
 @click.option(
+    "--repeat-output", is_flag=True,
+    help="Begin with --resume-from although a sink has committed rows after it.",
+)  # fmt: skip
+@click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
     help="Change a setting, also one that the program sets; may be repeated.",
 )  # fmt: skip
@@ -76,9 +84,10 @@ def commands() -> None:
 )  # fmt: skip
 @click.option(
     "--insecure", is_flag=True,
-    help="Allow workers on other hosts although Spark is not authenticated.",
+    help="Do without protection of the job's secret and of its connections.",
 )  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Show no progress on the terminal.")
+@_VERBOSE
 @_TRACEBACK
 @_ARGUMENTS
 def run(
@@ -92,8 +101,10 @@ def run(
     settings: tuple[str, ...],
     config: Path | None,
     arguments: tuple[str, ...],
+    repeat_output: bool,
     insecure: bool,
     quiet: bool,
+    verbosity: int,
     shows_traceback: bool,
 ) -> int:
     """Run a job file.
@@ -129,7 +140,10 @@ def run(
         set_here = configfile.parse_settings(settings)
         line = configfile.Asked(on, master, workers, state, resume_from, set_here)
         file = configfile.read_config(config) if config else configfile.Asked()
-        options = configfile.launch_options(line, file, insecure=insecure)
+        options = configfile.launch_options(
+            line, file, insecure=insecure, repeat_output=repeat_output
+        )
+        _show_log(verbosity)
         running.run_file(job, arguments, options, is_quiet=quiet)
         return 0
 
@@ -164,10 +178,12 @@ def explain(
 
     def command() -> int:
         from millstream.cli.jobfile import taken_flow  # noqa: PLC0415 - see above
+        from millstream.observe.printable import printable  # noqa: PLC0415
 
         form: Any = "mermaid" if mermaid else "text"
         with taken_flow(job, arguments) as flow:
-            click.echo(flow.explain(workers=workers, form=form), nl=False)
+            text = flow.explain(workers=workers, form=form)
+            click.echo(printable(text, keep="\n"), nl=False)
         return 0
 
     return _guarded(command, shows_traceback=shows_traceback)
@@ -195,6 +211,7 @@ def explain(
     "--snapshots", is_flag=True,
     help="Let the job take snapshots: then it must survive what goes wrong.",
 )  # fmt: skip
+@_VERBOSE
 @_TRACEBACK
 @_ARGUMENTS
 def simulate(
@@ -206,6 +223,7 @@ def simulate(
     faults: str,
     snapshots: bool,
     arguments: tuple[str, ...],
+    verbosity: int,
     shows_traceback: bool,
 ) -> int:
     """Run the flow of a job file many times in a simulator that makes things go wrong.
@@ -226,10 +244,49 @@ def simulate(
     def command() -> int:
         from millstream.cli.simulating import simulate_file  # noqa: PLC0415 - see above
 
+        _show_log(verbosity)
         return simulate_file(
             job, arguments, seeds=seeds, seed=seed, workers=workers, faults=faults,
             snapshots=snapshots,
         )  # fmt: skip
+
+    return _guarded(command, shows_traceback=shows_traceback)
+
+
+@commands.command()
+@_DIRECTORY
+@click.option(
+    "--savepoint", metavar="DIR",
+    help="Copy the last snapshot to a new directory, for --resume-from.",
+)  # fmt: skip
+@click.option(
+    "--drain", is_flag=True,
+    help="Let the job read its input to the end first; for input that has one.",
+)  # fmt: skip
+@_TRACEBACK
+def stop(
+    directory: str, *, savepoint: str | None, drain: bool, shows_traceback: bool
+) -> int:
+    """Stop the job that runs on a state directory, behind one more snapshot.
+
+    Nothing is committed after that snapshot: the job can go on from it, in the same
+    directory or elsewhere with --resume-from, and writes no row twice.  Asks the driver
+    through the directory, which takes who may read its key.
+
+    \b
+    Examples:
+        millstream stop state/
+        millstream stop state/ --savepoint backups/monday
+        millstream run job.py --workers 8 --resume-from backups/monday --state state2/
+
+    Exit codes: 0 the job has stopped, 1 it has not, 2 misuse or no job.
+    """  # noqa: D301 - click reads \b as: do not wrap
+
+    def command() -> int:
+        from millstream.cli.stopping import stop_job  # noqa: PLC0415 - see above
+
+        click.echo(stop_job(directory, savepoint, drain=drain))
+        return 0
 
     return _guarded(command, shows_traceback=shows_traceback)
 
@@ -330,6 +387,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.Abort:
         code = 130
     sys.exit(code)
+
+
+def _show_log(verbosity: int) -> None:
+    from millstream.observe.log import show_log, show_log_as_asked  # noqa: PLC0415
+
+    if verbosity:
+        show_log("info" if verbosity == 1 else "debug")
+    else:
+        show_log_as_asked()
 
 
 def _guarded(command: Callable[[], int], *, shows_traceback: bool) -> int:

@@ -10,12 +10,14 @@ from millstream.cli.jobfile import JobFile
 from millstream.cli.terminal import StatusLine
 from millstream.cli.watch import JobWatch
 from millstream.launch.options import default_options, intercept, observe_jobs
+from millstream.observe.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from millstream.api.flow import Flow
+    from millstream.launch.job import Job
     from millstream.launch.options import LaunchOptions
 
 __all__ = ["run_file"]
@@ -35,13 +37,21 @@ def run_file(
         if line is not None:
             line.draw(f"{flow.name} · starting")
 
+    def see(job: Job) -> None:
+        watch.see(job)
+        if job.was_complete and not is_quiet:
+            print(  # noqa: T201 - what the command is for
+                f"{job.name} was complete in epoch {job.epoch}; nothing is run",
+                file=sys.stderr,
+            )
+
     with ExitStack() as stack:
         stack.callback(watch.close)
         if line is not None:
             stack.enter_context(line.beside())
         stack.enter_context(file.as_main(arguments))
         stack.enter_context(default_options(options))
-        stack.enter_context(observe_jobs(watch.see))
+        stack.enter_context(observe_jobs(see))
         stack.enter_context(intercept(note))
         file.execute()
         if not started:
@@ -53,7 +63,7 @@ def _run_and_print(flow: Flow) -> None:
     flow.run()
     for handle in flow.handles:
         if len(flow.handles) > 1:
-            print(f"{handle.name}:")  # noqa: T201 - what the command is for
+            print(f"{printable(handle.name)}:")  # noqa: T201 - what the command is for
         for text in _shown(handle.result()):
             print(text)  # noqa: T201 - what the command is for
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,5 +50,21 @@ def simulate_file(
         finally:
             if line is not None:
                 line.clear()
+    command = _command(path, workers, faults, is_keeping=snapshots)
+    report = replace(report, command=command)
+    if seed is not None:
+        click.echo("\n".join(report.outcomes[0].story))
     click.echo(report.summary())
     return SUCCEEDED if report.is_clean else FAILED
+
+
+def _command(path: Path, workers: int | None, faults: str, *, is_keeping: bool) -> str:
+    """Return the command that repeats a seed."""
+    command = f"millstream simulate {path.name}"
+    if workers is not None:
+        command += f" --workers {workers}"
+    if is_keeping:
+        command += " --snapshots"
+    if faults != "all":
+        command += f" --faults {faults}"
+    return f"{command} --seed {{seed}}"

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError, UsageError
+from millstream.observe.printable import printable
 from millstream.state.files import files_at
 from millstream.state.key import KEY_NAME, KEY_VARIABLE, stored_key
 from millstream.state.store import SnapshotStore
@@ -30,12 +31,12 @@ def opened(place: str) -> SnapshotStore:
     """Return the store at a path or URL that has at least one manifest."""
     files = files_at(place)
     if not files.names("manifests"):
-        msg = f"there are no snapshots in {place}; name the state directory of a job"
+        msg = f"there are no snapshots in {files}; name the state directory of a job"
         raise UsageError(msg)
     key = stored_key(files)
     if key is None:
         msg = (
-            f"{place} has no file `{KEY_NAME}`; set {KEY_VARIABLE} to the key that the "
+            f"{files} has no file `{KEY_NAME}`; set {KEY_VARIABLE} to the key that the "
             "job runs with"
         )
         raise UsageError(msg)
@@ -50,7 +51,7 @@ def listed(store: SnapshotStore) -> Iterator[str]:
         try:
             rows.append(_row(store.load(each)))
         except SnapshotError as error:
-            notes.append(str(error))
+            notes.append(printable(str(error)))
     yield from _table(rows)
     yield from notes
     for each in store.forks():
@@ -69,6 +70,8 @@ def described(store: SnapshotStore, epoch: int | None) -> Iterator[str]:
         [
             ("epoch", f"{manifest.epoch}, after {manifest.parent_epoch}"),
             ("job", manifest.job),
+            ("flow", manifest.flow),
+            *(("source", f"{name}: {it}") for name, it in manifest.sources.items()),
             ("plan", manifest.plan_hash),
             ("created", f"{manifest.created} in {manifest.duration_ms} ms"),
             ("driver", f"claim {manifest.claim}, run {manifest.run}"),
@@ -86,7 +89,8 @@ def described(store: SnapshotStore, epoch: int | None) -> Iterator[str]:
 
 def verified(store: SnapshotStore) -> list[str]:
     """Return all that is wrong, one sentence each."""
-    return [problem for each in store.manifests() for problem in store.inspect(each)[1]]
+    found = (each for name in store.manifests() for each in store.inspect(name)[1])
+    return [printable(problem) for problem in found]
 
 
 def _newest(store: SnapshotStore) -> Manifest:
@@ -146,7 +150,7 @@ def _size(count: float) -> str:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    lines = list(rows)
+    lines = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))

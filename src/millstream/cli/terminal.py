@@ -11,6 +11,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from millstream.observe.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -30,6 +32,7 @@ class StatusLine:
     def draw(self, text: str) -> None:
         """Replace the line."""
         width = shutil.get_terminal_size().columns - 1
+        text = printable(text)
         shown = text if len(text) <= width else f"{text[: width - 1]}…"
         with self._lock:
             self._write(f"{_CLEAR}{shown}")
@@ -46,7 +49,7 @@ class StatusLine:
         """Print a line that stays."""
         with self._lock:
             self.clear()
-            self._write(f"{text}\n")
+            self._write(f"{printable(text)}\n")
 
     @contextmanager
     def beside(self) -> Iterator[None]:

@@ -13,19 +13,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError
-from millstream.observe.progress import (
-    Sample,
-    StageSample,
-    progress_line,
-    summary_line,
-)
-from millstream.plan.iteration import DECIDER
+from millstream.launch.progress import sample_of
+from millstream.observe.progress import progress_line, summary_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.cli.terminal import StatusLine
-    from millstream.launch.job import Job, StageMetrics
+    from millstream.launch.job import Job
 
 __all__ = ["JobWatch"]
 
@@ -33,7 +28,7 @@ _REDRAW_S = 0.2
 _WINDOW = 6
 """Samples that a rate is taken over: about a second, several reports of the workers."""
 
-_ENDED = frozenset({"succeeded", "failed", "cancelled"})
+_ENDED = frozenset({"succeeded", "stopped", "complete", "failed", "cancelled"})
 
 
 class JobWatch:
@@ -84,14 +79,14 @@ class JobWatch:
     def _show(self, job: Job, line: StatusLine) -> None:
         """Redraw the line until the job is over; the body of a thread."""
         began_s = self._now_s()
-        samples = deque([_sample(job, 0.0)], maxlen=_WINDOW)
+        samples = deque([sample_of(job, 0.0)], maxlen=_WINDOW)
         while not _is_over(job):
-            samples.append(_sample(job, self._now_s() - began_s))
+            samples.append(sample_of(job, self._now_s() - began_s))
             is_running = job.status() == "running"
             name = job.name if is_running else f"{job.name} · {job.status()}"
             line.draw(progress_line(name, samples[0], samples[-1]))
         line.clear()
-        last = _sample(job, self._now_s() - began_s)
+        last = sample_of(job, self._now_s() - began_s)
         self._summaries.append(summary_line(job.name, job.status(), last))
 
 
@@ -101,28 +96,3 @@ def _is_over(job: Job) -> bool:
         return job.wait(_REDRAW_S)
     except Exception:  # noqa: BLE001 - see above
         return True
-
-
-def _sample(job: Job, at_s: float) -> Sample:
-    return Sample(
-        at_s,
-        tuple(
-            StageSample(
-                stage.name.removesuffix(DECIDER),
-                stage.is_source,
-                stage.task_count,
-                stage.rows_in,
-                stage.busy_s,
-                stage.blocked_s,
-                _rounds(stage),
-            )
-            for stage in job.metrics()
-        ),
-    )
-
-
-def _rounds(stage: StageMetrics) -> tuple[int, float | str] | None:
-    rounds = stage.rounds
-    if rounds is None or not rounds.history:
-        return None
-    return rounds.done, rounds.history[-1]

@@ -3,7 +3,8 @@
 A source is a list of *splits*, each of which can be read again from any *offset*
 that its reader once reported: that is what makes a flow repeatable.  A sink is
 opened once per task and gets whole batches; what it sealed at a cut becomes visible
-when the driver commits.
+when the driver commits.  A writer may hold rows back over many cuts if it says at each of
+them what it holds.
 
 Nothing here knows which task reads a split or when a commit happens.
 """
@@ -15,9 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from millstream.config import Config
 
-__all__ = ["Sink", "SinkWriter", "Source", "SourceReader", "Split"]
+__all__ = ["Later", "Sink", "SinkWriter", "Source", "SourceReader", "Split"]
 
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -32,11 +35,29 @@ class Split:
     name
         What error messages and snapshots call it.
     payload
-        Whatever `Source.open` needs to find it; must be picklable.
+        Whatever `Source.open` needs to find it; must be picklable.  It is stored with the
+        job's state, so credentials belong into the source.
     """
 
     name: str
     payload: Any = None
+
+
+class _Offset:
+    """Where a new reader must begin to read what this one has not returned.
+
+    A property of the reader's class, or an attribute that it sets; there must be one.
+    """
+
+    def __get__(self, reader: object, owner: type) -> Any:
+        if reader is None:
+            return self
+        msg = (
+            f"{owner.__qualname__} has no offset; set self.offset, or define it as a "
+            "property: where a new reader must begin to read what this one has not "
+            "returned"
+        )
+        raise NotImplementedError(msg)
 
 
 class SourceReader(ABC, Generic[T_co]):
@@ -50,10 +71,14 @@ class SourceReader(ABC, Generic[T_co]):
         wait meanwhile.
         """
 
-    @property
-    @abstractmethod
-    def offset(self) -> int:
-        """Where a new reader must begin to read what this one has not returned."""
+    if TYPE_CHECKING:
+
+        @property
+        def offset(self) -> int:
+            """Where a new reader must begin to read what this one has not returned."""
+
+    else:
+        offset = _Offset()
 
     def close(self) -> None:
         """Give back files and connections."""
@@ -72,20 +97,91 @@ class Source(ABC, Generic[T_co]):
     #: Task slots of Spark that it needs beside those of the workers.
     spare_slots: int = 0
 
+    def keep_in(self, directory: str | None, label: str) -> None:
+        """Say where what the source makes for the job must stay for a later run.
+
+        Called first, in the driver; for sources that make something.
+
+        Parameters
+        ----------
+        directory
+            A path below the job's state directory that nobody else uses; None if the job
+            has none, or not on a file system.
+        label
+            A name for it elsewhere, the same in every run; ``""`` if nothing must stay.
+        """
+
     @abstractmethod
     def splits(self, task_count: int) -> list[Split]:
         """Cut the source into parts; called once, in the driver, before the start."""
+
+    def resume(self, splits: tuple[Split, ...]) -> None:
+        """Make ready for reading what an earlier run of the job cut into `splits`.
+
+        Called in the driver in place of `splits`, if one of them is not read to its end.
+        """
 
     @abstractmethod
     def open(self, split: Split, offset: int, config: Config) -> SourceReader[T_co]:
         """Return a reader of `split` that begins at `offset` (0 at first)."""
 
+    def identity(self) -> str:
+        """Say in a line what it was asked to read; a job goes on only with the same.
+
+        The default is nothing, which fits everything.  What may grow, such as the files
+        that a pattern names, is no part of it.
+        """
+        return ""
+
+    def changes(self, splits: Sequence[Split]) -> list[str]:  # noqa: ARG002 - may be
+        """Say what is there now, and is not read, because these splits were cut before.
+
+        Called in the driver of a job that goes on; a sentence each.
+        """
+        return []
+
+    def forget(self, offsets: dict[str, int | None]) -> None:
+        """Remove what lies before these offsets, by the names of splits.
+
+        Called in the driver, from another thread, when no snapshot that is kept needs it
+        any more.  None is a split that was read to its end, and one that is not named
+        may be read from its beginning.
+        """
+
+    def suspend(self) -> None:
+        """Give back what a later run of the job does not need; instead of `release`.
+
+        In the driver, when a job that has a state directory ends before its input.
+        """
+        self.release()
+
     def release(self) -> None:
         """Give back what `splits` made; in the driver, when the job is over."""
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The rest of a `SinkWriter.seal`, done beside the task while it goes on.
+
+    Attributes
+    ----------
+    work
+        Makes what was written durable and returns what `seal` would have returned.  It
+        runs on another thread, after the one of the cut before; if it raises, the task
+        fails.
+    """
+
+    work: Callable[[], Any]
+
+
 class SinkWriter(ABC, Generic[T_contra]):
     """What one task writes to."""
+
+    #: Goes up with every recovery; set before the first `write`.  What an older one has
+    #: staged and nobody has sealed is nobody's.
+    generation: int = 0
+    #: Whether it may hold rows back at a cut; see `kept`.
+    is_keeping: bool = False
 
     @abstractmethod
     def write(self, rows: list[T_contra]) -> None:
@@ -98,8 +194,24 @@ class SinkWriter(ABC, Generic[T_contra]):
         snapshot, and handed to `Sink.commit` once the snapshot is complete; that may
         be much later, in another process, or never.  None means that there is nothing
         to commit, as for a writer that shows every row at once.
+
+        The task stands still meanwhile; return a `Later` with what takes time.
         """
         return None
+
+    def roll(self) -> None:
+        """Hold nothing back at the next `seal`: the input is over, or is to be copied."""
+
+    def kept(self) -> Any:
+        """Return what it holds back, after a `seal`; plain data that names it.
+
+        It is stored with the snapshot if the writer `is_keeping`, and given to
+        `take_back` when the job goes back to that snapshot.
+        """
+        return None
+
+    def take_back(self, kept: list[Any]) -> None:
+        """Hold back what one or more writers held, of as many tasks; before any `write`."""
 
     def close(self) -> None:
         """Give back files and connections; what was not sealed is lost."""
@@ -110,6 +222,23 @@ class Sink(ABC, Generic[T_contra]):
 
     #: False for a sink that must see all rows in one task.
     is_parallel: bool = True
+    #: Where it writes, by one spelling, if no other sink may write there; or None.
+    destination: str | None = None
+
+    def claim(
+        self,
+        job: str,  # noqa: ARG002 - for those who write where only one may
+        *,
+        state: str = "",  # noqa: ARG002
+        is_resumed: bool = False,  # noqa: ARG002
+    ) -> Callable[[], None] | None:
+        """Take the destination for one job, or refuse; in the driver, before `prepare`.
+
+        `state` names the state directory of a job that can be gone on with after its
+        driver died.  What is returned is called when the driver leaves the job, whether
+        that is complete or not.
+        """
+        return None
 
     def prepare(self, job: str, *, is_resumed: bool = False) -> None:
         """Check and make the destination; in the driver, before the workers start.
@@ -127,6 +256,14 @@ class Sink(ABC, Generic[T_contra]):
         Called again with the same epoch and transactions if it is not certain that the
         first call did its work; that must change nothing.
         """
+
+    def committed_epoch(self, job: str) -> int | None:  # noqa: ARG002 - for those who know
+        """Return the last epoch of a job that is visible; None if that is not known.
+
+        In the driver, before a flow begins with a savepoint of that job, or goes on from
+        the newest snapshot of its own: rows of later epochs would be written again.
+        """
+        return None
 
     def complete(self, job: str) -> None:
         """Note that everything was committed; in the driver.  May be called again."""

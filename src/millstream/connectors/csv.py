@@ -19,7 +19,7 @@ import codecs
 import csv
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import polars as pl
@@ -40,6 +40,7 @@ from millstream.state.kernels.loading import ready
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from millstream.connectors.files import PartOptions
     from millstream.connectors.paths import StrPath
 
 __all__ = ["CsvDialect", "CsvFormat", "CsvSink", "csv_source"]
@@ -310,17 +311,16 @@ def check_csv_schema(schema: pl.Schema) -> None:
 class CsvSink(EncodedSink[pl.DataFrame]):
     """Rows as CSV, with a header in every part."""
 
-    _suffix = ".csv"
+    suffix = ".csv"
 
     def __init__(
         self,
         directory: StrPath,
         schema: pl.Schema,
         dialect: CsvDialect,
-        *,
-        overwrite: bool = False,
+        **options: Unpack[PartOptions],
     ) -> None:
-        super().__init__(directory, overwrite=overwrite)
+        super().__init__(directory, **options)
         check_csv_schema(schema)
         self._dialect = dialect
         if dialect.has_header:

@@ -7,130 +7,145 @@ they appear; nothing here knows that, or when a job is complete.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
+import os
+import shutil
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, TypeVar, Unpack
 
+from millstream.config import byte_count, nanoseconds
 from millstream.connectors.base import Sink, SinkWriter
+from millstream.connectors.claims import Claim
+from millstream.connectors.committed import last_epoch_in
 from millstream.connectors.output import output_to
+from millstream.connectors.parts import PartFormat, PartsWriter, Roll
+from millstream.credentials import Credential
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from datetime import timedelta
 
-    from millstream.connectors.output import Output, Part
+    from millstream.connectors.parts import SealedParts
     from millstream.connectors.paths import StrPath
 
 __all__ = [
+    "ROLL_EVERY",
+    "ROLL_SIZE",
     "DirectorySink",
     "EncodedSink",
     "JsonLinesSink",
-    "PartFormat",
-    "PartsWriter",
+    "PartOptions",
     "TextSink",
 ]
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
+ROLL_SIZE = "128MB"
+ROLL_EVERY = "1min"
+_COPY_BYTES = 1024 * 1024
+
+
+class PartOptions(TypedDict, total=False):
+    """What all sinks of part files can be told.
+
+    Attributes
+    ----------
+    overwrite
+        Replace the part files of an earlier run instead of refusing to start.  Other
+        files in the directory stay.
+    name
+        What the parts are called after; the operator's name.
+    roll, roll_every
+        When a part is complete: at this size, such as ``"128MB"``, or this long after
+        its first row, such as ``"5min"``.
+    """
+
+    overwrite: bool
+    name: str
+    roll: str | int
+    roll_every: str | timedelta
+
 
 class DirectorySink(Sink[T_contra]):
-    """Part files, one per task and epoch, moved into the directory by the commit.
+    """Part files, moved into the directory by the commit that completes them.
 
     Parameters
     ----------
     directory
         Where the part files go, a path or a URL; made if it is not there.  All workers
         must see it.
-    overwrite
-        Replace the part files of an earlier run instead of refusing to start.  Other
-        files in the directory stay.
     """
 
-    _suffix: str
+    suffix: str
 
-    def __init__(self, directory: StrPath, *, overwrite: bool = False) -> None:
-        self._output = output_to(directory)
-        self._overwrite = overwrite
+    def __init__(self, directory: StrPath, **options: Unpack[PartOptions]) -> None:
+        self.output = output_to(directory)
+        self._place = Credential(os.fspath(directory))
+        self.destination = self.output.place
+        self.name = options.get("name", "")
+        size, every = (
+            options.get("roll", ROLL_SIZE),
+            options.get("roll_every", ROLL_EVERY),
+        )
+        self.roll = Roll(byte_count(size), nanoseconds(every))
+        self._overwrite = options.get("overwrite", False)
+
+    def claim(
+        self, job: str, *, state: str = "", is_resumed: bool = False
+    ) -> Callable[[], None]:
+        """Take the directory for this sink of this job, or refuse."""
+        claim = Claim.of_this_process(job, self.name, state)
+        overwrite = self._overwrite and not is_resumed
+        return self.output.claim(claim, overwrite=overwrite, is_resumed=is_resumed)
 
     def prepare(self, job: str, *, is_resumed: bool = False) -> None:
         """Make the directory, or check that it has room for the output."""
         if is_resumed:
-            self._output.prepare_again(job)
+            self.output.prepare_again(job)
         else:
-            self._output.prepare(job, overwrite=self._overwrite)
+            self.output.prepare(job, overwrite=self._overwrite)
 
     def open(self, job: str, task: int) -> SinkWriter[T_contra]:
         """Return the writer of the task's part files."""
-        return PartsWriter(self._output, job, task, self._suffix, self._format)
+        return PartsWriter(self, job, task)
 
     def commit(self, job: str, epoch: int, transactions: list[Any]) -> None:  # noqa: ARG002
-        """Move the parts of an epoch into the directory; safe to repeat."""
-        self._output.commit(job, transactions, overwrite=self._overwrite)
+        """Move complete parts into the directory; safe to repeat.
+
+        The first commit after a recovery removes what older generations left behind: all
+        that the snapshot still needs is named by the transactions.
+        """
+        sealed: list[SealedParts] = transactions
+        moves = [move for each in sealed for move in each.moves]
+        self.output.commit(job, moves, overwrite=self._overwrite)
+        self.output.discard(job, [name for each in sealed for name in each.spent])
+        if any(each.is_first for each in sealed):
+            held = {name for each in sealed for name in each.held}
+            self.output.clean(job, max(each.generation for each in sealed), held)
+
+    def committed_epoch(self, job: str) -> int | None:
+        """Return the newest epoch whose parts are in the directory.
+
+        Parts that a job is yet to replace by its first one are not its own.
+        """
+        if self._overwrite and self.output.is_to_replace(job):
+            return 0
+        return last_epoch_in(self._place.value)
 
     def complete(self, job: str) -> None:
         """Write ``_SUCCESS``; safe to repeat."""
-        self._output.complete(job)
+        self.output.complete(job)
 
     def abort(self, job: str) -> None:
         """Remove what the job wrote, and the directory if the job made it."""
-        self._output.abort(job)
+        self.output.abort(job)
 
     @abstractmethod
-    def _format(self, file: BinaryIO) -> PartFormat[T_contra]:
+    def make_format(self, file: BinaryIO) -> PartFormat[T_contra]:
         """Return what turns rows into the bytes of a part file."""
 
-
-class PartFormat(ABC, Generic[T_contra]):
-    """Writes the rows of one part to its file."""
-
     @abstractmethod
-    def write(self, rows: list[T_contra]) -> None:
-        """Take a batch."""
-
-    def finish(self) -> None:
-        """Write what is still held back, and what a file of this format ends with."""
-
-
-class PartsWriter(SinkWriter[T_contra]):
-    """Writes a part file from one cut to the next.
-
-    The first epoch has a part also if it has no rows, so that an output without rows
-    still has its header or schema.
-    """
-
-    def __init__(
-        self,
-        output: Output,
-        job: str,
-        task: int,
-        suffix: str,
-        make_format: Callable[[BinaryIO], PartFormat[T_contra]],
-    ) -> None:
-        self._open_part = partial(output.part, job, task, suffix)
-        self._make_format = make_format
-        self._part: Part | None = None
-        self._format: PartFormat[T_contra] | None = None
-
-    def write(self, rows: list[T_contra]) -> None:
-        if len(rows) > 0:
-            self._opened().write(rows)
-
-    def seal(self, epoch: int) -> Any:
-        if self._part is None and epoch > 1:
-            return None
-        self._opened().finish()
-        part, self._part, self._format = self._part, None, None
-        assert part is not None
-        return part.finish(epoch)
-
-    def close(self) -> None:
-        if self._part is not None:
-            self._part.abandon()
-
-    def _opened(self) -> PartFormat[T_contra]:
-        if self._format is None:
-            self._part = self._open_part()
-            self._format = self._make_format(self._part.file)
-        return self._format
+    def merge(self, pieces: Iterable[BinaryIO], file: BinaryIO) -> None:
+        """Write the rows of finished pieces to one file."""
 
 
 class EncodedSink(DirectorySink[T_contra]):
@@ -139,8 +154,15 @@ class EncodedSink(DirectorySink[T_contra]):
     #: What every part begins with.
     _head = b""
 
-    def _format(self, file: BinaryIO) -> PartFormat[T_contra]:
+    def make_format(self, file: BinaryIO) -> PartFormat[T_contra]:
         return _Encoded(file, self._encode, self._head)
+
+    def merge(self, pieces: Iterable[BinaryIO], file: BinaryIO) -> None:
+        file.write(self._head)
+        for piece in pieces:
+            with piece:
+                piece.read(len(self._head))
+                shutil.copyfileobj(piece, file, _COPY_BYTES)
 
     @abstractmethod
     def _encode(self, rows: list[T_contra]) -> bytes:
@@ -150,7 +172,7 @@ class EncodedSink(DirectorySink[T_contra]):
 class TextSink(EncodedSink[str]):
     """Text rows, one per line, as UTF-8."""
 
-    _suffix = ".txt"
+    suffix = ".txt"
 
     def _encode(self, rows: list[str]) -> bytes:
         try:
@@ -168,7 +190,7 @@ class TextSink(EncodedSink[str]):
 class JsonLinesSink(EncodedSink[Any]):
     """Rows as JSON, one per line; a tuple becomes a list."""
 
-    _suffix = ".jsonl"
+    suffix = ".jsonl"
 
     def _encode(self, rows: list[Any]) -> bytes:
         encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -179,7 +201,8 @@ class JsonLinesSink(EncodedSink[Any]):
             row = rows[len(lines)]
             msg = (
                 f"write_jsonl cannot write a row of type {type(row).__name__} as JSON "
-                f"({error}); map it to dicts, lists, str, int, float, bool and None"
+                f"({error}); map it to dicts, lists, str, int, finite float, bool and "
+                "None"
             )
             raise TypeError(msg) from error
         lines.append("")

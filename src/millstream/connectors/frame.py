@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from millstream.config import Config
 
 __all__ = ["DataFrameSource"]
+
+_LOOKED_AT = 1024
+"""Rows that are looked at to know the same input again."""
 
 _TIMED_PARTS = 8
 _TIMED_ROWS = 1024
@@ -37,6 +41,18 @@ class DataFrameSource(Source["pl.DataFrame"]):
             for start, end in pairwise(bounds)
             if end > start
         ]
+
+    def identity(self) -> str:
+        """Return how many rows there are, of which columns, and a hash of some."""
+        frame = self._frame
+        step = max(1, frame.height // _LOOKED_AT)
+        try:
+            hashes = frame.gather_every(step).hash_rows(0).to_list()
+        except Exception:  # noqa: BLE001 - Polars cannot hash every type
+            hashes = []
+        digest = hashlib.sha256(repr(hashes).encode()).hexdigest()[:10]
+        columns = ", ".join(f"{name}: {kind}" for name, kind in frame.schema.items())
+        return f"{frame.height} rows of ({columns}) (#{digest})"
 
     def open(
         self,

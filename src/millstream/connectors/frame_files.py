@@ -14,19 +14,26 @@ than that a newline, a byte 10, ends it.
 from __future__ import annotations
 
 import codecs
+import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import polars as pl
 
 from millstream.connectors.bad_rows import BadRow, MalformedError, marked, too_many
 from millstream.connectors.base import Source, SourceReader, Split
 from millstream.connectors.line_numbers import LineNumbers
-from millstream.connectors.paths import file_size, opened_file
+from millstream.connectors.paths import (
+    asked_for,
+    changed_files,
+    file_size,
+    opened_file,
+)
+from millstream.connectors.places import Places
 from millstream.connectors.plain import check_plain
-from millstream.connectors.remote import shown
+from millstream.credentials import shown
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,22 +100,28 @@ class LineFormat(ABC):
 
 
 def sample(files: list[str]) -> tuple[str, bytes, bool]:
-    """Return the first bytes of the first file that has any, and whether that is all."""
+    """Return the first bytes of the first file that has any, and whether that is all.
+
+    The file is named as it may be shown.
+    """
     for file in files:
         try:
             with opened_file(file) as opened:
                 data = opened.read(_SAMPLE_BYTES)
-            check_plain(file, data)
+            check_plain(shown(file), data)
         except (OSError, ValueError) as error:
             raise UsageError(str(error)) from None
         if data:
-            return file, data, len(data) < _SAMPLE_BYTES
-    return files[0], b"", True
+            return shown(file), data, len(data) < _SAMPLE_BYTES
+    return shown(files[0]), b"", True
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Bytes ``[start, end)`` of a file that had `size` bytes when it was cut."""
+    """Bytes ``[start, end)`` of a file that had `size` bytes when it was cut.
+
+    `path` is the file's name in `Places`.
+    """
 
     path: str
     start: int
@@ -136,11 +149,10 @@ class LineFrames(Source[pl.DataFrame]):
     def __init__(
         self, files: list[str], line_format: LineFormat, *, max_bad_rows: int = 0
     ) -> None:
-        self._files = files
-        self._format = line_format
+        self._asked = asked_for(files)
+        self._files = Places(files)
         self._max_bad_rows = max_bad_rows
-        self._newlines: dict[str, dict[int, int]] = {}
-        self._pace = _Pace()
+        self._start_anew(line_format)
 
     @property
     def schema(self) -> pl.Schema:
@@ -149,20 +161,23 @@ class LineFrames(Source[pl.DataFrame]):
 
     def reading(self, columns: Sequence[str]) -> LineFrames:
         """Return a source of the same records that reads only these columns."""
-        return LineFrames(
-            self._files,
-            self._format.reading(columns),
-            max_bad_rows=self._max_bad_rows,
-        )
+        source = copy.copy(self)
+        source._start_anew(self._format.reading(columns))  # noqa: SLF001 - of this class
+        return source
+
+    def _start_anew(self, line_format: LineFormat) -> None:
+        self._format = line_format
+        self._newlines: dict[str, dict[int, int]] = {}
+        self._pace = _Pace()
 
     def splits(self, task_count: int) -> list[Split]:
         """Cut the files into ranges of about equal size; an empty file has none."""
-        sizes = {path: file_size(path) for path in self._files}
+        sizes = {path: file_size(self._files[path]) for path in self._files}
         # Rounded up: one split more would give the first task more than the others.
         wanted = -(-sum(sizes.values()) // (_SPLITS_PER_TASK * task_count))
         split_bytes = min(max(wanted, _SPLIT_BYTES_MIN), _SPLIT_BYTES_MAX)
         return [
-            Split(f"{shown(path)}[{start}:{end}]", ByteRange(path, start, end, size))
+            Split(f"{path}[{start}:{end}]", ByteRange(path, start, end, size))
             for path, size in sizes.items()
             for start, end in pairwise(self._cuts(size, split_bytes))
         ]
@@ -173,6 +188,16 @@ class LineFrames(Source[pl.DataFrame]):
             count = min(count, 1)
         return [size * number // count for number in range(count)] + [size]
 
+    def identity(self) -> str:
+        """Return the paths, and what records are."""
+        kind = type(self._format).__name__.removesuffix("Format").lower()
+        return f"the {kind} records of {self._asked}"
+
+    def changes(self, splits: Sequence[Split]) -> list[str]:
+        """Return which files have come or have grown."""
+        known = {split.payload.path: split.payload.size for split in splits}
+        return changed_files(self._files, known)
+
     def open(
         self, split: Split, offset: int, config: Config
     ) -> SourceReader[pl.DataFrame]:
@@ -181,6 +206,7 @@ class LineFrames(Source[pl.DataFrame]):
         newlines = self._newlines.setdefault(part.path, {})
         return _BlockReader(
             part,
+            opened_file(self._files[part.path]),
             offset,
             self._format,
             config,
@@ -212,6 +238,7 @@ class _BlockReader(SourceReader[pl.DataFrame]):
     def __init__(
         self,
         part: ByteRange,
+        file: BinaryIO,
         offset: int,
         line_format: LineFormat,
         config: Config,
@@ -234,7 +261,7 @@ class _BlockReader(SourceReader[pl.DataFrame]):
         self._offset = max(offset, part.start)
         self._block: _Block | None = None
         self._lines = LineNumbers(newlines, self._bytes)
-        self._file = opened_file(part.path)
+        self._file = file
 
     def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]
         """Return the rows of the next block, None behind the last.
@@ -320,7 +347,7 @@ class _BlockReader(SourceReader[pl.DataFrame]):
                 return data[:cut]
             if len(data) >= self._record_bytes_max:
                 msg = (
-                    f"the record at byte {self._offset} of {shown(self._part.path)} has "
+                    f"the record at byte {self._offset} of {self._part.path} has "
                     f"no end within frame_bytes_max={self._record_bytes_max} bytes; "
                     "look for a quote that is left open, or raise that setting"
                 )
@@ -347,7 +374,7 @@ class _BlockReader(SourceReader[pl.DataFrame]):
             more = self._file.read(count - len(data))
             if not more:
                 msg = (
-                    f"{shown(self._part.path)} had {self._part.size} bytes when the flow "
+                    f"{self._part.path} had {self._part.size} bytes when the flow "
                     f"was planned and now ends at byte {position + len(data)}; a file must "
                     "not change while a flow reads it"
                 )
@@ -390,7 +417,7 @@ class _BlockReader(SourceReader[pl.DataFrame]):
     def _bad_row(self, at: int, record: bytes, cause: str) -> BadRow:
         text = record[:_TEXT_BYTES_MAX].decode("utf-8", "backslashreplace")
         row = BadRow(
-            file=shown(self._part.path),
+            file=self._part.path,
             line=self._lines.number(at),
             offset=at,
             text=text.rstrip("\r\n"),

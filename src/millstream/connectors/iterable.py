@@ -8,9 +8,10 @@ Nothing here knows what the rows are; that they end is known of what has a lengt
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import time
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -32,6 +33,12 @@ _CHUNK_NS = 1_000_000
 _SKIP_ROWS_MAX = 8192
 """Rows skipped at once, at most, on the way to an offset."""
 
+_LOOKED_AT = 64
+"""Items that are looked at to know the same input again."""
+
+_SHOWN_LETTERS = 40
+_PLAIN = (int, float, str, bytes, bool, type(None))
+
 _Sliceable = list[T] | tuple[T, ...] | range
 
 
@@ -50,7 +57,7 @@ class IterableSource(Source[T]):
     def __init__(self, items: Iterable[T] | Callable[[], Iterable[T]]) -> None:
         if isinstance(items, set | frozenset):
             # The order of a set differs between processes, that of a list does not.
-            items = list(items)
+            items = _in_any_order(items)
         iterator = _iterator(items)
         if iterator is None:
             _check_call(items, (), "from_iterable")
@@ -67,6 +74,25 @@ class IterableSource(Source[T]):
     def splits(self, task_count: int) -> list[Split]:  # noqa: ARG002
         """Return the one split."""
         return [Split("iterable")]
+
+    def identity(self) -> str:
+        """Return how many items there are, and what some of them are."""
+        items: Any = self._items
+        if not isinstance(items, Sized):
+            return ""
+        count = f"{len(items)} items"
+        if not isinstance(items, Sequence) or not items:
+            return count
+        step = max(1, len(items) // _LOOKED_AT)
+        looked_at = [items[place] for place in (*range(0, len(items), step), -1)]
+        if not all(_is_plain(item) for item in looked_at):
+            return count
+        digest = hashlib.sha256(repr(looked_at).encode()).hexdigest()[:10]
+        first = repr(looked_at[0])
+        shown = (
+            first if len(first) <= _SHOWN_LETTERS else f"{first[:_SHOWN_LETTERS]}..."
+        )
+        return f"{count}, the first of them {shown} (#{digest})"
 
     def open(
         self,
@@ -98,6 +124,24 @@ class ParallelSource(Source[T]):
         """Call the function for the split's rank and skip `offset` rows."""
         rows = self._function(*split.payload)
         return _reader(rows, offset, "from_parallel")
+
+
+def _in_any_order(items: Any) -> list[Any]:
+    """Return the items of a set in an order that is the same in every process."""
+    try:
+        return sorted(items)
+    except TypeError:
+        return sorted(items, key=repr)
+
+
+def _is_plain(item: object, depth: int = 3) -> bool:
+    """Whether the text of an item is the same in every process."""
+    if isinstance(item, int | float | str | bytes | None):
+        return type(item) in _PLAIN
+    if depth == 0 or type(item) not in (tuple, list, dict):
+        return False
+    inside: Any = item.items() if isinstance(item, dict) else item
+    return all(_is_plain(one, depth - 1) for one in inside)
 
 
 def _iterator(items: object) -> Iterator[Any] | None:

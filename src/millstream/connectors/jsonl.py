@@ -2,7 +2,8 @@
 
 Keys are columns: a missing key is a null, and keys that the schema does not name are
 left out.  Blank lines are no rows.  A line that is no JSON object, or has a value that
-does not fit its column's type, is malformed.  Values of columns that nobody reads are
+does not fit its column's type, is malformed.  JSON has no NaN and no infinity: a line with
+one is malformed, and a row with one is refused, as for rows that are no frames.  Values of columns that nobody reads are
 not looked at.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
@@ -23,12 +24,12 @@ from millstream.connectors.frame_files import (
     sample,
 )
 from millstream.connectors.plain import line_files
-from millstream.connectors.remote import shown
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from millstream.connectors.files import PartOptions
     from millstream.connectors.paths import StrPath
 
 __all__ = ["JsonFormat", "JsonFrameSink", "jsonl_source"]
@@ -106,12 +107,12 @@ def jsonl_source(
 class JsonFrameSink(EncodedSink[pl.DataFrame]):
     """Rows as JSON objects, one per line."""
 
-    _suffix = ".jsonl"
+    suffix = ".jsonl"
 
     def __init__(
-        self, directory: StrPath, schema: pl.Schema, *, overwrite: bool = False
+        self, directory: StrPath, schema: pl.Schema, **options: Unpack[PartOptions]
     ) -> None:
-        super().__init__(directory, overwrite=overwrite)
+        super().__init__(directory, **options)
         for name, kind in schema.items():
             if any(k.base_type() in (pl.Binary, pl.Object) for k in _all_kinds(kind)):
                 msg = (
@@ -121,7 +122,27 @@ class JsonFrameSink(EncodedSink[pl.DataFrame]):
                 raise UsageError(msg)
 
     def _encode(self, rows: pl.DataFrame) -> bytes:  # type: ignore[override]
+        for column in rows.iter_columns():
+            if not _is_finite(column):
+                msg = (
+                    f"write_jsonl cannot write column {column.name!r}, which holds NaN or "
+                    "an infinity that JSON does not have; put fill_nan(None) or a cast "
+                    "to text before it"
+                )
+                raise TypeError(msg)
         return rows.write_ndjson().encode()
+
+
+def _is_finite(column: pl.Series) -> bool:
+    """Whether all numbers in a column are, also those inside lists and structs."""
+    kind = column.dtype
+    if kind.is_float():
+        return bool(column.is_finite().all())
+    if not any(each.is_float() for each in _all_kinds(kind)):
+        return True
+    if isinstance(kind, pl.Struct):
+        return all(map(_is_finite, column.struct.unnest().iter_columns()))
+    return _is_finite(column.explode())
 
 
 def _inferred(files: list[str]) -> pl.Schema:
@@ -142,7 +163,7 @@ def _inferred(files: list[str]) -> pl.Schema:
     except pl.exceptions.PolarsError as error:
         cause = str(error).partition("\n")[0]
         msg = (
-            f"read_jsonl cannot take a schema from the first lines of {shown(path)}, "
+            f"read_jsonl cannot take a schema from the first lines of {path}, "
             f"whose values have different types ({cause}); pass schema="
         )
         raise UsageError(msg) from None
@@ -159,9 +180,14 @@ def _converted(name: str, kind: pl.DataType) -> pl.Expr:
 
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
+        return isinstance(json.loads(line, parse_constant=_refuse), dict)
     except ValueError:
         return False
+
+
+def _refuse(constant: str) -> None:
+    """Read no NaN or infinity, which JSON does not have."""
+    raise ValueError(constant)
 
 
 def _without_null(kind: pl.DataType) -> pl.DataType:

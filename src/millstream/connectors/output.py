@@ -1,79 +1,129 @@
 """Output directories whose part files appear when the driver commits, and not before.
 
 Each task writes below ``<directory>/.millstream-<job>/``, which readers of the directory
-skip, under names that no other attempt has.  A finished part is known by its
-*transaction*: where it is and what it is to be called.  The commit moves exactly those
-parts; what a killed task left behind is nobody's.  ``_SUCCESS`` comes last.
+skip, under names that no other attempt has.  What the commit of a snapshot names is moved
+into the directory; what a snapshot says is held back stays; whatever else an older
+generation left there is nobody's, and goes with the first commit of a newer one.
+``_SUCCESS`` comes last.
 
-Nothing here knows what is in a part or when a job is complete.
+Nothing here knows what is in a part, which pieces make one, or when a job is complete.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import secrets
 import shutil
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import quote
 
 from millstream.connectors import remote
+from millstream.connectors.claims import Claim, LocalClaims
+from millstream.connectors.confining import confined, own_directory, own_file
 from millstream.connectors.paths import local_path
-from millstream.errors import UsageError
+from millstream.credentials import shown
+from millstream.errors import OperationalError, SnapshotError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection
 
     from millstream.connectors.paths import StrPath
 
-__all__ = ["Output", "Part", "Transaction", "output_to"]
+__all__ = [
+    "MADE_DIRECTORY",
+    "OLD_PARTS_REMOVED",
+    "PART_PREFIX",
+    "SUCCESS",
+    "Move",
+    "Output",
+    "Part",
+    "Piece",
+    "check_empty",
+    "file_in_the_way",
+    "gone",
+    "output_to",
+    "part_name",
+    "staged_generation",
+    "staged_name",
+    "staging_name",
+]
 
-Transaction = tuple[str, str]
+Move = tuple[str, str]
 """Name of a finished part in the staging directory, and what it is to be called."""
 
-_STAGING_PREFIX = ".millstream-"
-_PART_PREFIX = "part-"
-_TEMPORARY_SUFFIX = ".tmp"
-_SUCCESS = "_SUCCESS"
 
-_MADE_DIRECTORY = "made-directory"
+class Piece(NamedTuple):
+    """A staged file with some of the rows of a part to come.
+
+    Attributes
+    ----------
+    home
+        The output directory that it was written for.
+    folder, name
+        Where it is in there.
+    """
+
+    home: str
+    folder: str
+    name: str
+    size: int
+
+
+_STAGING_PREFIX = ".millstream-"
+PART_PREFIX = "part-"
+SUCCESS = "_SUCCESS"
+
+MADE_DIRECTORY = "made-directory"
 """Marks in the staging directory that the output directory was not there before."""
 
-_PREPARED = "prepared"
-"""Marks a staging directory where empty directories do not exist."""
-
-_OLD_PARTS_REMOVED = "old-parts-removed"
+OLD_PARTS_REMOVED = "old-parts-removed"
 """Marks that the parts now in the directory are new, should a commit be repeated."""
 
+_STAGED = re.compile(r"part-(\d+)-\d+-[0-9a-f]+\.tmp")
+_PART = re.compile(r"part-[\w.-]+")
+_STAGING = re.compile(r"\.millstream-[\w.%~-]+")
 _WRITE_BUFFER_BYTES = 1024 * 1024
-
-_UPLOAD_BYTES = 16 * 1024 * 1024
-"""Bytes of one request; object stores take at most 10,000 of them for one part."""
-
-_WITHOUT_DIRECTORIES = frozenset(
-    {"abfs", "abfss", "adl", "az", "gcs", "gs", "oci", "oss", "s3", "s3a"}
-)
-"""Object stores: a directory is there when something is in it."""
+_NAME_CHARACTERS_MAX = 60
+_NAME_BYTES_MAX = 180
 
 
 class Part(ABC):
-    """The file of one attempt to write a part."""
+    """A file of one attempt in the staging directory."""
 
+    #: Its name there.
+    name: str
     file: BinaryIO
 
     @abstractmethod
-    def finish(self, epoch: int) -> Transaction:
-        """Make the file durable and say what the commit must do with it."""
+    def finish(self) -> None:
+        """Write what is held back, and close the file."""
 
+    @abstractmethod
+    def store(self) -> None:
+        """Make the finished file durable."""
+
+    @abstractmethod
     def abandon(self) -> None:
-        """Close the file; the driver's abort removes it."""
-        self.file.close()
+        """Close the file, whatever is lost of it; raises nothing."""
 
 
 class Output(ABC):
     """A directory that many tasks write parts to, for one job after the other."""
+
+    #: The directory by one spelling, to tell whether two are the same.
+    place: str
+    #: The directory as it may be stored: a path, or a URL without credentials.
+    home: str
+
+    @abstractmethod
+    def claim(
+        self, claim: Claim, *, overwrite: bool, is_resumed: bool
+    ) -> Callable[[], None]:
+        """Take the directory for a job, or refuse; return what the driver calls at last."""
 
     @abstractmethod
     def prepare(self, job: str, *, overwrite: bool) -> None:
@@ -81,16 +131,18 @@ class Output(ABC):
 
     @abstractmethod
     def prepare_again(self, job: str) -> None:
-        """Make ready for a job that has been here before."""
+        """Make ready for a job that has been here before, or goes on from another."""
 
     @abstractmethod
-    def part(self, job: str, task: int, suffix: str) -> Part:
+    def part(self, job: str, task: int, generation: int) -> Part:
         """Open a file for this attempt; an earlier attempt may still hold its own."""
 
     @abstractmethod
-    def commit(
-        self, job: str, transactions: list[Transaction], *, overwrite: bool
-    ) -> None:
+    def opened(self, piece: Piece) -> BinaryIO:
+        """Open a piece for reading, here or where it was written."""
+
+    @abstractmethod
+    def commit(self, job: str, moves: list[Move], *, overwrite: bool) -> None:
         """Move finished parts into the directory; safe to repeat.
 
         Where parts of an earlier run are to go, they go when there is the first new
@@ -98,18 +150,68 @@ class Output(ABC):
         """
 
     @abstractmethod
+    def is_to_replace(self, job: str) -> bool:
+        """Whether a job was here that, if it overwrites, has not removed old parts yet."""
+
+    @abstractmethod
+    def discard(self, job: str, names: Collection[str]) -> None:
+        """Remove staged files that nobody needs; some may be gone already."""
+
+    @abstractmethod
+    def staged(self, job: str) -> list[str]:
+        """Return the names of all staged files."""
+
+    def clean(self, job: str, generation: int, needed: Collection[str]) -> None:
+        """Remove what attempts of older generations left and nobody needs."""
+        self.discard(
+            job,
+            [
+                name
+                for name in self.staged(job)
+                if name not in needed and staged_generation(name) < generation
+            ],
+        )
+
+    @abstractmethod
     def complete(self, job: str) -> None:
-        """Write ``_SUCCESS`` and remove the staging directory; safe to repeat."""
+        """Write ``_SUCCESS``, remove the staging directory and the claim; repeatable."""
 
     @abstractmethod
     def abort(self, job: str) -> None:
         """Remove what the job wrote, and the directory if the job made it."""
 
+    @staticmethod
+    def checked_moves(moves: list[Move]) -> list[Move]:
+        """Refuse to move anything but a staged file to anything but a part."""
+        staged = confined(_STAGED, (move[0] for move in moves))
+        parts = confined(_PART, (move[1] for move in moves))
+        return list(zip(staged, parts, strict=True))
+
+    @staticmethod
+    def checked_names(names: Collection[str]) -> list[str]:
+        """Refuse names that are not those of staged files."""
+        return confined(_STAGED, names)
+
+    @staticmethod
+    def checked_piece(piece: Piece) -> Piece:
+        """Refuse a piece that is not in a staging directory."""
+        confined(_STAGING, [piece.folder])
+        confined(_STAGED, [piece.name])
+        return piece
+
+    def owns(self, job: str, piece: Piece) -> bool:
+        """Whether a piece lies in the staging directory of the job here."""
+        return (shown(piece.home), piece.folder) == (self.home, staging_name(job))
+
 
 def output_to(directory: StrPath) -> Output:
     """Return the output directory of a path or a URL."""
     place = local_path(directory)
-    return _RemoteOutput(place) if remote.is_url(place) else _LocalOutput(place)
+    if remote.is_url(place):
+        from millstream.connectors.remote_output import RemoteOutput  # noqa: PLC0415
+
+        return RemoteOutput(place)
+    return _LocalOutput(place)
 
 
 class _LocalOutput(Output):
@@ -117,247 +219,205 @@ class _LocalOutput(Output):
         self._directory = Path(directory).expanduser().absolute()
         for path in (self._directory, *self._directory.parents):
             if path.exists() and not path.is_dir():
-                raise _file_in_the_way(directory, str(path))
+                raise file_in_the_way(directory, str(path))
+        self.home, self.place = str(self._directory), str(self._directory.resolve())
+        self._claims = LocalClaims(self._directory)
+
+    def claim(
+        self, claim: Claim, *, overwrite: bool, is_resumed: bool
+    ) -> Callable[[], None]:
+        old, leave = self._claims.take(
+            claim, overwrite=overwrite, is_resumed=is_resumed
+        )
+        if old is not None and claim.inherits(old, overwrite=overwrite):
+            _remove_tree(self._directory / staging_name(old.job))
+        return leave
 
     def prepare(self, job: str, *, overwrite: bool) -> None:
         is_new = not self._directory.exists()
         if not is_new and not overwrite:
             names = [path.name for path in self._directory.iterdir()]
-            _check_empty(str(self._directory), names)
-        staging = self._staging(job)
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir(parents=True)
+            check_empty(str(self._directory), names)
+        staging = self._directory / staging_name(job)
+        _remove_tree(staging)
+        staging.mkdir(mode=0o700, parents=True)
         if is_new:
-            (staging / _MADE_DIRECTORY).touch()
+            (staging / MADE_DIRECTORY).touch()
 
     def prepare_again(self, job: str) -> None:
-        self._staging(job).mkdir(parents=True, exist_ok=True)
-
-    def part(self, job: str, task: int, suffix: str) -> Part:
-        return _LocalPart(self._staging(job), task, suffix)
-
-    def commit(
-        self, job: str, transactions: list[Transaction], *, overwrite: bool
-    ) -> None:
         staging = self._staging(job)
-        if overwrite and any((staging / staged).exists() for staged, _ in transactions):
-            self._remove_old_parts(staging / _OLD_PARTS_REMOVED)
-        for staged, name in transactions:
-            part, target = staging / staged, self._directory / name
-            if part.exists():
-                part.replace(target)
-            elif not target.exists():
-                raise _gone(str(self._directory), str(part))
-        _sync_directory(self._directory)
+        if not staging.exists():
+            staging.mkdir(mode=0o700, parents=True)
+            (staging / OLD_PARTS_REMOVED).touch()
+
+    def part(self, job: str, task: int, generation: int) -> Part:
+        return _LocalPart(self._staging(job) / staged_name(task, generation))
+
+    def opened(self, piece: Piece) -> BinaryIO:
+        self.checked_piece(piece)
+        for home in (self._directory, Path(piece.home)):
+            path = own_file(own_directory(home / piece.folder) / piece.name)
+            if path.exists():
+                return path.open("rb")
+        raise gone(str(self._directory), f"{piece.home}/{piece.folder}/{piece.name}")
+
+    def commit(self, job: str, moves: list[Move], *, overwrite: bool) -> None:
+        moves, staging = self.checked_moves(moves), self._staging(job)
+        if overwrite and any((staging / staged).exists() for staged, _ in moves):
+            self._remove_old_parts(staging / OLD_PARTS_REMOVED)
+        for staged, name in moves:
+            self._move(staging / staged, self._directory / name)
+        if moves:
+            _sync_directory(self._directory)
+
+    def _move(self, part: Path, target: Path) -> None:
+        if not own_file(part).exists():
+            if not target.exists():
+                raise gone(str(self._directory), str(part))
+        elif target.exists():
+            msg = (
+                f"cannot commit the part {target.name} to {self._directory}: a file of "
+                "that name is there, and none is replaced; an earlier run wrote it, so "
+                "go on from its own state, or write to another directory"
+            )
+            raise OperationalError(msg)
+        else:
+            part.replace(target)
+
+    def is_to_replace(self, job: str) -> bool:
+        staging = self._staging(job)
+        return staging.exists() and not (staging / OLD_PARTS_REMOVED).exists()
+
+    def discard(self, job: str, names: Collection[str]) -> None:
+        staging = self._staging(job)
+        for name in self.checked_names(names):
+            (staging / name).unlink(missing_ok=True)
+
+    def staged(self, job: str) -> list[str]:
+        staging = self._staging(job)
+        return [path.name for path in staging.iterdir()] if staging.exists() else []
 
     def complete(self, job: str) -> None:
-        (self._directory / _SUCCESS).touch()
+        (self._directory / SUCCESS).touch()
         _sync_directory(self._directory)
-        shutil.rmtree(self._staging(job), ignore_errors=True)
+        claim = self._own_claim(job)
+        for each in (job, *(claim.heir_of if claim is not None else ())):
+            _remove_tree(self._directory / staging_name(each))
+        self._drop_claim(job)
 
     def abort(self, job: str) -> None:
-        staging = self._staging(job)
-        made_directory = (staging / _MADE_DIRECTORY).exists()
-        shutil.rmtree(staging, ignore_errors=True)
+        staging, claim = self._directory / staging_name(job), self._own_claim(job)
+        made_directory = (staging / MADE_DIRECTORY).exists()
+        made_directory |= claim is not None and claim.made_directory
+        _remove_tree(staging)
+        self._drop_claim(job)
         if made_directory and not any(self._directory.iterdir()):
             self._directory.rmdir()
+
+    def _drop_claim(self, job: str) -> None:
+        if self._own_claim(job) is not None:
+            self._claims.drop()
+
+    def _own_claim(self, job: str) -> Claim | None:
+        claim = self._claims.noted()
+        return claim if claim is not None and claim.job == job else None
 
     def _remove_old_parts(self, done: Path) -> None:
         if done.exists():
             return
-        (self._directory / _SUCCESS).unlink(missing_ok=True)
-        for path in self._directory.glob(f"{_PART_PREFIX}*"):
+        (self._directory / SUCCESS).unlink(missing_ok=True)
+        for path in self._directory.glob(f"{PART_PREFIX}*"):
             if path.is_file():
                 path.unlink()
         _sync_directory(self._directory)
         done.touch()
 
     def _staging(self, job: str) -> Path:
-        return self._directory / _staging_name(job)
+        return own_directory(self._directory / staging_name(job))
 
 
 class _LocalPart(Part):
-    def __init__(self, staging: Path, task: int, suffix: str) -> None:
-        self._task = task
-        self._suffix = suffix
-        self._path = staging / _staged_name(task)
-        self.file = _new_file(self._path)
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self._path = path
+        self._bytes = _NewFile(path)
+        self.file = cast("BinaryIO", self._bytes)
 
-    def finish(self, epoch: int) -> Transaction:
-        with self.file:
-            self.file.flush()
-            os.fsync(self.file.fileno())
+    def finish(self) -> None:
+        self._bytes.spill()
+        self._bytes.close()
+
+    def store(self) -> None:
+        _sync(self._path)
         _sync_directory(self._path.parent)
-        return self._path.name, _part_name(self._task, epoch, self._suffix)
+
+    def abandon(self) -> None:
+        self._bytes.close()
 
 
-class _RemoteOutput(Output):
-    def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
-        self._shown = remote.shown(url)
-        if remote.has_magic(url):
-            msg = (
-                f"cannot write to {self._shown}: it holds one of *?[; name another URL"
-            )
-            raise UsageError(msg)
-        try:
-            remote.file_system(url)
-        except OSError as error:
-            raise UsageError(str(error)) from None
+class _NewFile(io.RawIOBase):
+    """A new file, written in large blocks.
 
-    def prepare(self, job: str, *, overwrite: bool) -> None:
-        with _writing(self._shown):
-            system, root = remote.file_system(self._url)
-            if system.isfile(root):
-                raise _file_in_the_way(self._shown, self._shown)
-            is_new = not system.exists(root)
-            if not is_new and not overwrite:
-                _check_empty(self._shown, _names(system, root))
-            staging = f"{root}/{_staging_name(job)}"
-            _remove(system, staging)
-            if not _WITHOUT_DIRECTORIES.intersection(_protocols(system)):
-                system.makedirs(staging, exist_ok=True)
-                if is_new:
-                    system.pipe_file(f"{staging}/{_MADE_DIRECTORY}", b"")
-            system.pipe_file(f"{staging}/{_PREPARED}", b"")
-
-    def part(self, job: str, task: int, suffix: str) -> Part:
-        with _writing(self._shown):
-            system, root = remote.file_system(self._url)
-            staging = f"{root}/{_staging_name(job)}"
-            return _RemotePart(system, staging, task, suffix, self._shown)
-
-    def prepare_again(self, job: str) -> None:
-        with _writing(self._shown):
-            system, root = remote.file_system(self._url)
-            staging = f"{root}/{_staging_name(job)}"
-            if not _WITHOUT_DIRECTORIES.intersection(_protocols(system)):
-                system.makedirs(staging, exist_ok=True)
-            system.pipe_file(f"{staging}/{_PREPARED}", b"")
-
-    def commit(
-        self, job: str, transactions: list[Transaction], *, overwrite: bool
-    ) -> None:
-        with _writing(self._shown):
-            system, root = remote.file_system(self._url)
-            staging = f"{root}/{_staging_name(job)}"
-            system.invalidate_cache()
-            if overwrite and any(
-                system.exists(f"{staging}/{s}") for s, _ in transactions
-            ):
-                _remove_old_parts(system, root, staging)
-            for staged, name in transactions:
-                _move_part(system, f"{staging}/{staged}", f"{root}/{name}")
-
-    def complete(self, job: str) -> None:
-        with _writing(self._shown):
-            system, root = remote.file_system(self._url)
-            system.pipe_file(f"{root}/{_SUCCESS}", b"")
-            _remove(system, f"{root}/{_staging_name(job)}")
-
-    def abort(self, job: str) -> None:
-        with _writing(self._shown):
-            system, root = remote.file_system(self._url)
-            staging = f"{root}/{_staging_name(job)}"
-            made_directory = system.exists(f"{staging}/{_MADE_DIRECTORY}")
-            _remove(system, staging)
-            if made_directory and not _names(system, root):
-                system.rmdir(root)
-
-
-class _RemotePart(Part):
-    """A file of its own name.
-
-    Closing uploads the last of the file.  In an object store it is there as a whole
-    after that, elsewhere maybe in pieces before; nobody looks at it until it is named.
+    Closing it writes nothing: whoever drops a file does not want to hear of a full disk.
     """
 
-    def __init__(
-        self, system: Any, staging: str, task: int, suffix: str, place: str
-    ) -> None:
-        self._task = task
-        self._suffix = suffix
-        self._shown = place
-        self._name = _staged_name(task)
-        path = f"{staging}/{self._name}"
-        self.file = cast("BinaryIO", system.open(path, "wb", block_size=_UPLOAD_BYTES))
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(path, flags, 0o666)
+        except FileNotFoundError:
+            msg = (
+                f"{path.parent}, which the driver made, is not there on this worker; "
+                "write to a directory that the driver and all workers share"
+            )
+            raise FileNotFoundError(msg) from None
+        self._held = bytearray()
+        self._size = 0
 
-    def finish(self, epoch: int) -> Transaction:
-        with _writing(self._shown):
-            self.file.close()
-        return self._name, _part_name(self._task, epoch, self._suffix)
+    def writable(self) -> bool:
+        return True
 
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._held += view
+        self._size += len(view)
+        if len(self._held) >= _WRITE_BUFFER_BYTES:
+            self.spill()
+        return len(view)
 
-def _move_part(system: Any, staged: str, target: str) -> None:
-    """Move a finished part, unless that is done already."""
-    system.invalidate_cache()
-    if system.exists(staged):
-        system.mv(staged, target)
-    elif not system.exists(target):
-        raise _gone(target.rpartition("/")[0], staged)
+    def tell(self) -> int:
+        return self._size
 
+    def flush(self) -> None:
+        """Do nothing: nobody reads the file before it is finished."""
 
-def _remove_old_parts(system: Any, root: str, staging: str) -> None:
-    done = f"{staging}/{_OLD_PARTS_REMOVED}"
-    if system.exists(done):
-        return
-    for name in _names(system, root):
-        path = f"{root}/{name}"
-        if name == _SUCCESS or (name.startswith(_PART_PREFIX) and system.isfile(path)):
-            system.rm_file(path)
-    system.invalidate_cache()
-    system.pipe_file(done, b"")
+    def spill(self) -> None:
+        """Write what is held."""
+        held, self._held = self._held, bytearray()
+        rest = memoryview(held)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
 
-
-def _remove(system: Any, directory: str) -> None:
-    if system.exists(directory):
-        system.rm(directory, recursive=True)
-    system.invalidate_cache()
-
-
-def _names(system: Any, directory: str) -> list[str]:
-    """Return the names in a directory; stores list a directory in itself, sometimes."""
-    system.invalidate_cache()
-    paths = [str(path).rstrip("/") for path in system.ls(directory, detail=False)]
-    names = [path.rpartition("/")[2] for path in paths if path != directory]
-    return sorted(name for name in names if name)
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+            self._held = bytearray()
+        super().close()
 
 
-def _protocols(system: Any) -> tuple[str, ...]:
-    protocol = system.protocol
-    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
-
-
-@contextmanager
-def _writing(place: str) -> Iterator[None]:
-    """Say every failure of a file system in one sentence."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except Exception as error:
-        if isinstance(error, _GoneError):
-            raise
-        what, advice = (
-            f"cannot write to {place}",
-            "check the URL, and who may write there",
-        )
-        raise remote.restated(error, what, advice) from error
-
-
-class _GoneError(FileNotFoundError):
-    """Finished parts are not where they were."""
-
-
-def _gone(directory: str, staging: str) -> _GoneError:
+def gone(directory: str, staged: str) -> SnapshotError:
+    """Return what to say where finished rows are not where they were."""
     msg = (
-        f"cannot commit the output in {directory}: {staging} with the finished parts is "
-        "gone; run the flow again"
+        f"cannot commit the output in {directory}: {staged}, which the last snapshot "
+        "says is finished, is neither there nor in its place; put it back, write to the "
+        "directory that the job wrote to before, or begin with a new state directory"
     )
-    return _GoneError(msg)
+    return SnapshotError(msg)
 
 
-def _file_in_the_way(directory: str, path: str) -> UsageError:
+def file_in_the_way(directory: str, path: str) -> UsageError:
+    """Return what to say where a file is, and a directory should be."""
     msg = (
         f"cannot write to the directory {directory}: {path} is a file; name another "
         "directory"
@@ -365,7 +425,8 @@ def _file_in_the_way(directory: str, path: str) -> UsageError:
     return UsageError(msg)
 
 
-def _check_empty(directory: str, names: list[str]) -> None:
+def check_empty(directory: str, names: list[str]) -> None:
+    """Refuse a directory that holds anything but what is ours."""
     for name in sorted(names):
         if not name.startswith(_STAGING_PREFIX):
             msg = (
@@ -375,35 +436,55 @@ def _check_empty(directory: str, names: list[str]) -> None:
             raise UsageError(msg)
 
 
-def _staging_name(job: str) -> str:
+def staging_name(job: str) -> str:
+    """Return the name of a job's staging directory."""
     return f"{_STAGING_PREFIX}{quote(job, safe='')}"
 
 
-def _staged_name(task: int) -> str:
-    return f"{_PART_PREFIX}{task:05}-{secrets.token_hex(8)}{_TEMPORARY_SUFFIX}"
+def staged_name(task: int, generation: int) -> str:
+    """Return a name in the staging directory that nobody else has."""
+    return f"{PART_PREFIX}{generation}-{task:05}-{secrets.token_hex(8)}.tmp"
 
 
-def _part_name(task: int, epoch: int, suffix: str) -> str:
-    """Return the name of a part; what comes after the first epoch carries its number."""
-    number = f"-{epoch:06}" if epoch > 1 else ""
-    return f"{_PART_PREFIX}{task:05}{number}{suffix}"
+def staged_generation(name: str) -> float:
+    """Return the generation that staged a file; none is older than what is no part."""
+    match = _STAGED.fullmatch(name)
+    return float("inf") if match is None else int(match[1])
 
 
-def _new_file(path: Path) -> BinaryIO:
-    try:
-        return path.open("xb", buffering=_WRITE_BUFFER_BYTES)
-    except FileNotFoundError:
-        msg = (
-            f"{path.parent}, which the driver made, is not there on this worker; write "
-            "to a directory that the driver and all workers share"
-        )
-        raise FileNotFoundError(msg) from None
+def part_name(sink: str, task: int, epoch: int, number: int, suffix: str) -> str:
+    """Return the name of a part, of which a task may show several in an epoch.
+
+    >>> part_name("late clicks", 3, 17, 1, ".csv")
+    'part-late-clicks-00003-000017-0001.csv'
+    >>> part_name("write_text", 0, 1, 0, ".txt")
+    'part-write_text-00000.txt'
+    """
+    words = re.sub(r"[^\w.]+", "-", sink)[:_NAME_CHARACTERS_MAX]
+    words = words.encode()[:_NAME_BYTES_MAX].decode(errors="ignore")
+    name = f"{PART_PREFIX}{words}-{task:05}" if words else f"{PART_PREFIX}{task:05}"
+    if epoch > 1 or number:
+        name += f"-{epoch:06}"
+    if number:
+        name += f"-{number:04}"
+    return name + suffix
 
 
-def _sync_directory(directory: Path) -> None:
-    """Make renames in a directory survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def _remove_tree(directory: Path) -> None:
+    """Remove a directory and what is in it, or a link and not what it leads to."""
+    if directory.is_symlink():
+        directory.unlink()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make renames in a directory survive a power cut."""
+    _sync(directory)

@@ -11,22 +11,31 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Unpack, cast
 
 import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
 
 from millstream.connectors.base import Source, SourceReader, Split
-from millstream.connectors.files import DirectorySink, PartFormat
-from millstream.connectors.paths import file_size, found_files, opened_file
-from millstream.connectors.remote import shown
+from millstream.connectors.files import DirectorySink
+from millstream.connectors.parts import PartFormat
+from millstream.connectors.paths import (
+    asked_for,
+    changed_files,
+    file_size,
+    found_files,
+    opened_file,
+)
+from millstream.connectors.places import Places
+from millstream.credentials import shown
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from millstream.config import Config
+    from millstream.connectors.files import PartOptions
     from millstream.connectors.paths import StrPath
 
 __all__ = ["ParquetSink", "ParquetSource"]
@@ -40,6 +49,8 @@ _ROW_GROUP_ROWS = 131_072
 
 @dataclass(frozen=True, slots=True)
 class _RowGroup:
+    """Rows of a file; `path` is its name in `Places`."""
+
     path: str
     number: int
     rows: int
@@ -65,12 +76,14 @@ class ParquetSource(Source[pl.DataFrame]):
         columns: Iterable[str] | None = None,
     ) -> None:
         files = found_files("read_parquet", paths)
-        self._files = [file for file in files if file_size(file)]
-        if not self._files:
-            msg = f"read_parquet finds no schema, since {files[0]} is empty"
+        self._asked = asked_for(files)
+        full = [file for file in files if file_size(file)]
+        if not full:
+            msg = f"read_parquet finds no schema, since {shown(files[0])} is empty"
             raise UsageError(msg)
+        self._files = Places(full)
         wanted = None if columns is None else list(columns)
-        first, *others = self._files
+        first, *others = full
         self.schema = _chosen(first, _schema(first), wanted)
         for other in others:
             found = _schema(other)
@@ -89,30 +102,50 @@ class ParquetSource(Source[pl.DataFrame]):
     def splits(self, task_count: int) -> list[Split]:  # noqa: ARG002
         """Return the row groups that have rows."""
         return [
-            Split(f"{shown(group.path)}[row group {group.number}]", group)
-            for path in self._files
-            for group in _full_row_groups(path)
+            Split(f"{name}[row group {number}]", _RowGroup(name, number, rows))
+            for name in self._files
+            for number, rows in _full_row_groups(self._files[name])
         ]
+
+    def identity(self) -> str:
+        """Return the paths."""
+        return f"the rows of {self._asked}"
+
+    def changes(self, splits: Sequence[Split]) -> list[str]:
+        """Return which files have come."""
+        known = {shown(split.payload.path): None for split in splits}
+        full = [
+            name
+            for name in self._files
+            if name in known or _full_row_groups(self._files[name])
+        ]
+        return changed_files(self._files.of(full), known)
 
     def open(
         self, split: Split, offset: int, config: Config
     ) -> SourceReader[pl.DataFrame]:
         """Return a reader of the row group from the row of `offset` on."""
-        return _RowGroupReader(
-            split.payload, offset, self.schema, config.frame_buffer.rows
-        )
+        group: _RowGroup = split.payload
+        file = _opened(self._files[group.path])
+        rows = config.frame_buffer.rows
+        return _RowGroupReader(group, file, offset, self.schema, rows)
 
 
 class _RowGroupReader(SourceReader[pl.DataFrame]):
     def __init__(
-        self, group: _RowGroup, offset: int, schema: pl.Schema, batch_rows: int
+        self,
+        group: _RowGroup,
+        file: Any,
+        offset: int,
+        schema: pl.Schema,
+        batch_rows: int,
     ) -> None:
         self._schema = schema
         self._path = group.path
         first = group.number * _ROWS_MAX
         self._offset = max(offset, first)
         self._skip = self._offset - first
-        self._file = _opened(group.path)
+        self._file = file
         try:
             _check_unchanged(group, schema, self._file)
         except BaseException:
@@ -147,9 +180,9 @@ class _RowGroupReader(SourceReader[pl.DataFrame]):
 
 
 class ParquetSink(DirectorySink[pl.DataFrame]):
-    """Rows as Parquet, one file per task."""
+    """Rows as Parquet."""
 
-    _suffix = ".parquet"
+    suffix = ".parquet"
 
     def __init__(
         self,
@@ -157,15 +190,31 @@ class ParquetSink(DirectorySink[pl.DataFrame]):
         schema: pl.Schema,
         *,
         compression: str = "zstd",
-        overwrite: bool = False,
+        **options: Unpack[PartOptions],
     ) -> None:
-        super().__init__(directory, overwrite=overwrite)
+        super().__init__(directory, **options)
         _check_writable(schema, compression)
         self._schema = schema
         self._compression = compression
 
-    def _format(self, file: BinaryIO) -> PartFormat[pl.DataFrame]:
+    def make_format(self, file: BinaryIO) -> PartFormat[pl.DataFrame]:
         return _ParquetPart(file, self._schema, self._compression)
+
+    def merge(self, pieces: Iterable[BinaryIO], file: BinaryIO) -> None:
+        merged = _ParquetPart(file, self._schema, self._compression)
+        for piece in pieces:
+            with piece:
+                found = parquet.ParquetFile(piece)
+                for number in range(found.num_row_groups):
+                    merged.write(_frame(found.read_row_group(number)))
+        merged.finish()
+
+
+class _Writer(parquet.ParquetWriter):  # type: ignore[misc]  # Arrow has no types
+    """Writes nothing when it is thrown away: the file of an abandoned part is closed."""
+
+    def __del__(self) -> None:
+        """Leave what was not finished as it is."""
 
 
 class _ParquetPart(PartFormat[pl.DataFrame]):
@@ -173,15 +222,14 @@ class _ParquetPart(PartFormat[pl.DataFrame]):
 
     def __init__(self, file: BinaryIO, schema: pl.Schema, compression: str) -> None:
         self._schema = pl.DataFrame(schema=schema).to_arrow().schema
-        self._parquet = parquet.ParquetWriter(
-            file, self._schema, compression=compression
-        )
+        self._parquet = _Writer(file, self._schema, compression=compression)
         self._gathered: list[pl.DataFrame] = []
         self._gathered_rows = 0
 
     def write(self, rows: pl.DataFrame) -> None:  # type: ignore[override]
         self._gathered.append(rows)
         self._gathered_rows += rows.height
+        self.held_bytes += int(rows.estimated_size())
         if self._gathered_rows >= _ROW_GROUP_ROWS:
             self._write_group()
 
@@ -193,7 +241,7 @@ class _ParquetPart(PartFormat[pl.DataFrame]):
         if self._gathered_rows:
             table = pl.concat(self._gathered).to_arrow().cast(self._schema)
             self._parquet.write_table(table, row_group_size=2 * _ROW_GROUP_ROWS)
-        self._gathered, self._gathered_rows = [], 0
+        self._gathered, self._gathered_rows, self.held_bytes = [], 0, 0
 
 
 def _opened(path: str) -> Any:
@@ -219,20 +267,21 @@ def _schema(path: str) -> pl.Schema:
     try:
         return _frame(file.schema_arrow.empty_table()).schema
     except (pl.exceptions.PolarsError, pa.ArrowException) as error:
-        msg = f"read_parquet cannot read the types of {path}: {error}"
+        msg = f"read_parquet cannot read the types of {shown(path)}: {error}"
         raise UsageError(msg) from None
     finally:
         file.close(force=True)
 
 
-def _full_row_groups(path: str) -> list[_RowGroup]:
+def _full_row_groups(path: str) -> list[tuple[int, int]]:
+    """Return the numbers of the row groups that have rows, and how many."""
     file = _opened(path)
     try:
         footer = file.metadata
         counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
     finally:
         file.close(force=True)
-    return [_RowGroup(path, number, rows) for number, rows in enumerate(counts) if rows]
+    return [(number, rows) for number, rows in enumerate(counts) if rows]
 
 
 def _check_unchanged(group: _RowGroup, schema: pl.Schema, file: Any) -> None:
@@ -250,7 +299,7 @@ def _check_unchanged(group: _RowGroup, schema: pl.Schema, file: Any) -> None:
     else:
         return
     msg = (
-        f"{shown(group.path)} has changed since the flow was planned ({what}); a file "
+        f"{group.path} has changed since the flow was planned ({what}); a file "
         "must not change while a flow reads it"
     )
     raise ValueError(msg)
@@ -261,7 +310,7 @@ def _chosen(path: str, schema: pl.Schema, columns: list[str] | None) -> pl.Schem
         return schema
     for name in columns:
         if name not in schema:
-            msg = f"{path} has no column {name!r}; it has {list(schema)}"
+            msg = f"{shown(path)} has no column {name!r}; it has {list(schema)}"
             raise UsageError(msg)
     if not columns:
         msg = "columns= names no column; name at least one"
@@ -270,6 +319,7 @@ def _chosen(path: str, schema: pl.Schema, columns: list[str] | None) -> pl.Schem
 
 
 def _check_same(first: str, schema: pl.Schema, other: str, found: pl.Schema) -> None:
+    first, other = shown(first), shown(other)
     for name in schema:
         if name not in found:
             msg = f"column {name!r} is in {first} and not in {other}"

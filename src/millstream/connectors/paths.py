@@ -7,21 +7,44 @@ Local paths are read plainly; ``file://`` names them too.  Any other URL is fssp
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from millstream.connectors import remote
+from millstream.credentials import shown
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["StrPath", "file_size", "found_files", "local_path", "opened_file"]
+    from millstream.connectors.places import Places
+
+__all__ = [
+    "FoundFiles",
+    "StrPath",
+    "asked_for",
+    "changed_files",
+    "file_size",
+    "found_files",
+    "local_path",
+    "opened_file",
+]
 
 StrPath = str | os.PathLike[str]
 
 _LOCAL_SCHEMES = ("file://", "local://")
+
+_ASKED_LETTERS_MAX = 400
+_SHOWN_FILES = 3
+"""Files that a sentence names; of the others it says how many they are."""
+
+
+class FoundFiles(list[str]):
+    """Files, and the paths that named them, in words."""
+
+    asked: str = ""
 
 
 def local_path(path: StrPath) -> str:
@@ -32,7 +55,7 @@ def local_path(path: StrPath) -> str:
     return text
 
 
-def found_files(verb: str, paths: StrPath | Iterable[StrPath]) -> list[str]:
+def found_files(verb: str, paths: StrPath | Iterable[StrPath]) -> FoundFiles:
     """Return each file that the paths name once, as an absolute path or a URL.
 
     Of a directory these are all files below it whose name, and whose folders' names,
@@ -43,7 +66,63 @@ def found_files(verb: str, paths: StrPath | Iterable[StrPath]) -> list[str]:
         msg = f"{verb} got an empty list of paths; name at least one file"
         raise UsageError(msg)
     found = (file for pattern in patterns for file in _found(verb, local_path(pattern)))
-    return list(dict.fromkeys(found))
+    files = FoundFiles(dict.fromkeys(found))
+    files.asked = _in_words([_absolute(local_path(pattern)) for pattern in patterns])
+    return files
+
+
+def asked_for(files: list[str]) -> str:
+    """Return the paths that named the files, or the files if nobody knows those."""
+    return (
+        files.asked
+        if isinstance(files, FoundFiles)
+        else _in_words([*map(shown, files)])
+    )
+
+
+def changed_files(files: Places, known: Mapping[str, int | None]) -> list[str]:
+    """Say which files have come, or have another size, since those were known.
+
+    Parameters
+    ----------
+    files
+        Those that are there now.
+    known
+        Files that were cut into splits, with their bytes then; None if nobody noted them.
+    """
+    known = {shown(file): size for file, size in known.items()}
+    sizes = {file: file_size(files[file]) for file in files}
+    new = [file for file in files if file not in known and sizes[file]]
+    others = [
+        f"{file} has {sizes[file]} bytes and had {known[file]} when the job began, and "
+        "only those are read; begin with a new state directory to read all of it"
+        for file in files
+        if known.get(file) not in (None, sizes[file])
+    ]
+    if not new:
+        return others
+    named = ", ".join(new[:_SHOWN_FILES])
+    more = f" and {len(new) - _SHOWN_FILES} more" if len(new) > _SHOWN_FILES else ""
+    first = (
+        f"{named}{more} came after the job had begun and will not be read; begin with a "
+        "new state directory to read all files"
+    )
+    return [first, *others]
+
+
+def _in_words(paths: list[str]) -> str:
+    """Return a list of paths, a long one by its begin and a digest."""
+    text = ", ".join(paths)
+    if len(text) <= _ASKED_LETTERS_MAX:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    return f"{text[:_ASKED_LETTERS_MAX]}... (in all {len(paths)}, #{digest})"
+
+
+def _absolute(pattern: str) -> str:
+    if remote.is_url(pattern):
+        return shown(pattern)
+    return os.path.abspath(os.path.expanduser(pattern))  # noqa: PTH100, PTH111
 
 
 def file_size(path: str) -> int:
@@ -69,7 +148,7 @@ def opened_file(path: str) -> BinaryIO:
 def _found(verb: str, pattern: str) -> list[str]:
     if remote.is_url(pattern):
         return remote.found_urls(verb, pattern)
-    path = os.path.abspath(os.path.expanduser(pattern))  # noqa: PTH100, PTH111
+    path = _absolute(pattern)
     if os.path.isdir(path):  # noqa: PTH112
         files, looked_in = _files_below(path), path
     elif os.path.exists(path):  # noqa: PTH110

@@ -10,13 +10,13 @@ import re
 from typing import TYPE_CHECKING
 
 from millstream.connectors.paths import found_files
-from millstream.connectors.remote import shown
+from millstream.credentials import shown
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.connectors.paths import StrPath
+    from millstream.connectors.paths import FoundFiles, StrPath
 
 __all__ = ["check_plain", "line_files"]
 
@@ -33,7 +33,7 @@ _MAGIC = {
 _PARQUET = re.compile(rb"PAR1[\x00-\x1f]")
 
 
-def line_files(verb: str, paths: StrPath | Iterable[StrPath]) -> list[str]:
+def line_files(verb: str, paths: StrPath | Iterable[StrPath]) -> FoundFiles:
     """Return the files that the paths name, and refuse those with a compressed name."""
     files = found_files(verb, paths)
     for file in files:
@@ -51,10 +51,10 @@ def check_plain(path: str, data: bytes) -> None:
     for what, magic in _MAGIC.items():
         if re.match(magic, data):
             msg = (
-                f"{shown(path)} is {what}, whatever its name says; decompress it first, "
+                f"{path} is {what}, whatever its name says; decompress it first, "
                 "so that many tasks can read it"
             )
             raise ValueError(msg)
     if _PARQUET.match(data):
-        msg = f"{shown(path)} is a Parquet file; read it with read_parquet"
+        msg = f"{path} is a Parquet file; read it with read_parquet"
         raise ValueError(msg)

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from millstream.connectors.sql import Database
+from millstream.credentials import Credential, harmless, without_credentials
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +28,15 @@ CREATE TABLE IF NOT EXISTS millstream_staged (
 
 _CREATING = 0x6D696C6C
 """The advisory lock that those who create our tables take in turn."""
+
+
+_SECRET_OPTIONS = (
+    "oauth_client_secret",
+    "password",
+    "scram_client_key",
+    "scram_server_key",
+    "sslpassword",
+)
 
 
 class PostgresDatabase(Database):
@@ -47,7 +57,9 @@ class PostgresDatabase(Database):
                 "millstream[postgres], on the workers too"
             )
             raise UsageError(msg)
-        self._dsn = dsn
+        #: Which words of the connection string no message may repeat.
+        self._secrets = Credential("\n".join(_checked_secrets(dsn)))
+        self._dsn = Credential(dsn)
 
     def __str__(self) -> str:
         return "PostgreSQL"
@@ -59,10 +71,20 @@ class PostgresDatabase(Database):
     @contextmanager
     def transaction(self) -> Iterator[Any]:
         """Begin a transaction on a connection of its own."""
+        with self._connected() as connection, connection.cursor() as cursor:
+            yield cursor
+
+    def _connected(self) -> Any:
         import psycopg  # noqa: PLC0415 - optional
 
-        with psycopg.connect(self._dsn) as connection, connection.cursor() as cursor:
-            yield cursor
+        try:
+            return psycopg.connect(self._dsn.value)
+        except psycopg.Error as error:
+            secrets = self._secrets.value.splitlines()
+            if harmless(error, secrets=secrets) is not None:
+                raise
+            text = without_credentials(str(error), secrets=secrets)
+            raise type(error)(text) from None
 
     def create(self, statement: str) -> None:
         """Make a table of ours, and that of the pieces, after others that do the same."""
@@ -101,3 +123,47 @@ class PostgresDatabase(Database):
             else:
                 wanted = [scope, list(pieces)]
                 cursor.execute(f"{statement} AND piece = ANY(%s)", wanted)
+
+    def discard_before(self, scope: str, piece: str) -> None:
+        """Delete the rows."""
+        with self.transaction() as cursor:
+            cursor.execute(
+                "DELETE FROM millstream_staged WHERE scope = %s "
+                'AND piece COLLATE "C" < %s',
+                (scope, piece),
+            )
+
+
+def _checked_secrets(dsn: str) -> list[str]:
+    """Return the secrets in a connection string; refuse one that libpq may misread.
+
+    libpq repeats what it does not understand, which may be a part of the password; so
+    nothing of a malformed string is quoted, nor what libpq says about it.
+    """
+    from psycopg import Error  # noqa: PLC0415 - optional
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+    try:
+        found = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
+    except Error:
+        raise _malformed() from None
+    ports = found.get("port", "").split(",")
+    name = found.get("dbname", "")
+    is_url = dsn.startswith(("postgresql://", "postgres://"))
+    if (
+        "@" in found.get("host", "")
+        or not all(port.isdigit() or not port for port in ports)
+        or any(mark in name for mark in ("://", "password="))
+        or (is_url and "@" in name and f"/{name}" in dsn)
+    ):
+        raise _malformed()
+    return [found[option] for option in _SECRET_OPTIONS if found.get(option)]
+
+
+def _malformed() -> UsageError:
+    msg = (
+        "the connection string is malformed; write it as libpq reads it, "
+        "'host=db dbname=shop' with values that hold spaces in quotes, or as a URL in "
+        "which @, /, : and % of a password are percent-encoded"
+    )
+    return UsageError(msg)

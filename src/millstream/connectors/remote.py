@@ -15,6 +15,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from millstream.credentials import harmless, shown, without_credentials
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,14 +28,11 @@ __all__ = [
     "is_url",
     "opened_url",
     "restated",
-    "shown",
     "url_size",
 ]
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 """Bytes asked for ahead; a request to a store costs as much as some hundred KiB."""
-
-_PASSWORD = re.compile(r"(://[^/@:]*):[^/@]*@")
 
 _KINDS = (FileNotFoundError, PermissionError, IsADirectoryError, TimeoutError)
 """Errors that keep their type when they are said in our words."""
@@ -43,11 +41,6 @@ _KINDS = (FileNotFoundError, PermissionError, IsADirectoryError, TimeoutError)
 def is_url(path: str) -> bool:
     """Whether a path names a file that is not in the local file system."""
     return "://" in path
-
-
-def shown(path: str) -> str:
-    """Return a path as it may be shown, without a password."""
-    return _PASSWORD.sub(r"\1@", path) if is_url(path) else path
 
 
 def file_system(url: str) -> tuple[Any, str]:
@@ -61,15 +54,19 @@ def file_system(url: str) -> tuple[Any, str]:
         system, inner = url_to_fs(url)
     except ImportError as error:
         msg = (
-            f"{shown(url)} needs a package that is not installed ({error}); install it "
-            "where the driver and the workers run"
+            f"{shown(url)} needs a package that is not installed ({_cause(error, url)}); "
+            "install it where the driver and the workers run"
         )
         raise UsageError(msg) from None
     except ValueError as error:
-        msg = f"{shown(url)} is no URL that fsspec can open ({error}); check its scheme"
+        msg = (
+            f"{shown(url)} is no URL that fsspec can open ({_cause(error, url)}); check "
+            "its scheme"
+        )
         raise UsageError(msg) from None
-    except Exception as error:
-        raise restated(error, f"cannot reach {shown(url)}", "check the URL") from error
+    except Exception as error:  # noqa: BLE001 - of any package
+        what = f"cannot reach {shown(url)}"
+        raise restated(error, url, what, "check the URL") from harmless(error, url)
     system.invalidate_cache()
     return system, inner
 
@@ -91,9 +88,12 @@ def found_urls(verb: str, pattern: str) -> list[str]:
             files = [inner]
         else:
             files = [file for file in system.find(inner) if _is_shown(file, inner)]
-    except Exception as error:
-        msg = f"{verb} cannot look for {shown(pattern)!r} ({_cause(error)}); check the URL"
-        raise UsageError(msg) from error
+    except Exception as error:  # noqa: BLE001 - of any package
+        msg = (
+            f"{verb} cannot look for {shown(pattern)!r} ({_cause(error, pattern)}); check "
+            "the URL"
+        )
+        raise UsageError(msg) from harmless(error, pattern)
     if not files:
         msg = f"{verb} found no file for {shown(pattern)!r}; check the URL"
         raise UsageError(msg)
@@ -151,7 +151,7 @@ class _RemoteFile(io.RawIOBase):
             try:
                 data: bytes = self._file.read(-1 if size is None else size)
             except ValueError as error:
-                raise _without_parts(self._url) from error
+                raise _without_parts(self._url) from harmless(error, self._url)
         return data
 
     def close(self) -> None:
@@ -167,10 +167,13 @@ def has_magic(url: str) -> bool:
     return glob.has_magic(url)
 
 
-def restated(error: Exception, what: str, advice: str) -> OSError:
-    """Return an error of any package as one sentence, with its type if it is a usual one."""
+def restated(error: Exception, url: str, what: str, advice: str) -> OSError:
+    """Return an error of any package as one sentence, with its type if it is a usual one.
+
+    To be raised from what is `harmless`: the package may repeat credentials of the URL.
+    """
     kind = next((kind for kind in _KINDS if isinstance(error, kind)), OSError)
-    return kind(f"{what} ({_cause(error)}); {advice}")
+    return kind(f"{what} ({_cause(error, url)}); {advice}")
 
 
 @contextmanager
@@ -179,12 +182,13 @@ def _reading(url: str) -> Iterator[None]:
         yield
     except (UsageError, io.UnsupportedOperation):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - of any package
         raise restated(
             error,
+            url,
             f"cannot read {shown(url)}, which was there when the flow was built",
             "it must stay, and every worker must be allowed to read it",
-        ) from error
+        ) from harmless(error, url)
 
 
 def _without_parts(url: str) -> io.UnsupportedOperation:
@@ -195,11 +199,12 @@ def _without_parts(url: str) -> io.UnsupportedOperation:
     return io.UnsupportedOperation(msg)
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: Exception, url: str) -> str:
     text = str(getattr(error, "strerror", None) or error)
     if isinstance(error, FileNotFoundError) and " " not in text:
         text = "it is not there"
-    return shown(text.partition("\n")[0]).rstrip(".") or type(error).__name__
+    first = without_credentials(text.partition("\n")[0], url)
+    return first.rstrip(".") or type(error).__name__
 
 
 def _url(file: str, pattern: str, system: Any, inner: str) -> str:

@@ -12,8 +12,10 @@ Beside `launch.spark` this is the only module that imports pyspark.
 
 from __future__ import annotations
 
-import shutil
+import secrets
+import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +28,9 @@ from pyspark.sql import types as spark_types
 from millstream.connectors.base import Source, SourceReader, Split
 from millstream.connectors.batch_lists import BatchDirectory
 from millstream.connectors.parquet import ParquetSource
-from millstream.connectors.spark_stream import new_staging, query_reason
+from millstream.connectors.spark_plans import rows_in_words
+from millstream.connectors.spark_stream import query_reason
+from millstream.connectors.staging import Staging
 from millstream.errors import OperationalError, UsageError
 
 if TYPE_CHECKING:
@@ -80,6 +84,13 @@ _SPARK_TYPES: dict[Any, Any] = {
 }
 """Spark has no unsigned numbers; the next wider signed one holds them all."""
 
+_ROWS = "rows"
+_STOPPING_S = 0.2
+"""Time in which a query that nobody reads from is told to stop."""
+
+_SIGNS_OF_A_STOP = ("Interrupted", "ClosedByInterrupt", "cancelled")
+"""In the error of a write that somebody who stopped the query cut off."""
+
 _STAGING_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -100,25 +111,38 @@ class SparkSource(Source[pl.DataFrame]):
     staging
         Directory that the driver and all executors share; one of this machine's
         temporary ones by default, which is enough for a local master.
+    inputs
+        What the DataFrame reads, in words; "" if nobody can tell.
     """
 
     is_bounded = True
 
     def __init__(
-        self, write: Callable[[Path], None], schema: Any, staging: str | None = None
+        self,
+        write: Callable[[Path], None],
+        schema: Any,
+        staging: str | None = None,
+        inputs: str = "",
     ) -> None:
         self.schema = polars_schema(schema)
+        self._inputs = inputs
         self._write: Callable[[Path], None] | None = write
-        self._staging = staging
-        self._directory: str | None = None
+        self._staging = Staging(staging)
         self._staged: ParquetSource | None = None
+
+    def identity(self) -> str:
+        """Return what Spark reads, and the columns that it makes of it."""
+        return rows_in_words("the rows that Spark had of", self._inputs, self.schema)
+
+    def keep_in(self, directory: str | None, label: str) -> None:
+        """Let the staged rows stay."""
+        self._staging.keep_in(directory, label)
 
     def splits(self, task_count: int) -> list[Split]:
         """Let Spark compute the rows, and return their row groups."""
         assert self._write is not None, "rows are staged in the driver"
         self.release()
-        self._directory = new_staging(self._staging)
-        rows = Path(self._directory) / "rows"
+        rows = Path(self._staging.make()) / _ROWS
         try:
             self._write(rows)
         except PySparkException as error:
@@ -127,24 +151,37 @@ class SparkSource(Source[pl.DataFrame]):
                 "mend the DataFrame and run the flow again"
             )
             raise OperationalError(msg) from error
-        files = sorted(rows.glob("*.parquet"))
-        if not files:
-            return []
-        self._staged = ParquetSource(files)
-        return self._staged.splits(task_count)
+        self._find_rows()
+        return [] if self._staged is None else self._staged.splits(task_count)
+
+    def resume(self, splits: tuple[Split, ...]) -> None:  # noqa: ARG002 - of all sources
+        """Take up the rows that an earlier run staged."""
+        self._staging.find()
+        self._find_rows()
+
+    def _find_rows(self) -> None:
+        assert self._staging.path is not None
+        files = sorted((Path(self._staging.path) / _ROWS).glob("*.parquet"))
+        self._staged = ParquetSource(files) if files else None
 
     def open(
         self, split: Split, offset: int, config: Config
     ) -> SourceReader[pl.DataFrame]:
         """Return a reader of a row group of the staged rows."""
         assert self._staged is not None, "rows are staged before anybody reads them"
-        return _CastReader(self._staged.open(split, offset, config), self.schema)
+        assert self._staging.path is not None
+        # The directory may have been moved since the rows were cut into splits.
+        file = Path(self._staging.path) / _ROWS / Path(split.payload.path).name
+        here = replace(split, payload=replace(split.payload, path=str(file)))
+        return _CastReader(self._staged.open(here, offset, config), self.schema)
+
+    def suspend(self) -> None:
+        """Leave the staged rows."""
+        self._staging.leave()
 
     def release(self) -> None:
         """Remove the staged rows."""
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = None
+        self._staging.remove()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what only the driver can use."""
@@ -202,9 +239,8 @@ def started_stream(
     """Return what starts a query that lists each micro-batch in a directory."""
 
     def start(directory: str, part_count: int) -> Any:
-        token = Path(directory).name.rpartition("-")[2]
         return (
-            stream.writeStream.queryName(f"{name}-{token}")
+            stream.writeStream.queryName(f"{name}-{secrets.token_hex(4)}")
             .foreachBatch(partial(_stage_batch, directory, part_count))
             .option("checkpointLocation", _url(f"{directory}/checkpoint"))
             .trigger(processingTime=f"{trigger_ms} milliseconds")
@@ -215,13 +251,40 @@ def started_stream(
 
 
 def _stage_batch(directory: str, part_count: int, frame: Any, batch: int) -> None:
-    """Write and list a micro-batch, unless that was done before Spark came back to it."""
+    """Write and list a micro-batch, unless that was done before Spark came back to it.
+
+    A batch that is not staged must not look done to Spark, which would commit it: where
+    nobody reads on, this raises.
+    """
     staged = BatchDirectory(directory)
-    if staged.listed(batch) is not None or not staged.await_room(batch, part_count):
+    if staged.listed(batch) is not None:
         return
+    if not staged.await_room(batch, part_count):
+        raise _stopped()
+    staged.forget_read(part_count)
     place = staged.new_place(batch)
-    written_frame(frame)(place)
+    try:
+        written_frame(frame)(place)
+    except Exception as error:  # noqa: BLE001 - Spark may raise anything
+        # Without the cause: it would be told to Spark with all of Java's stack, in which
+        # Spark then searches by a recursive pattern, until its own stack is full.
+        text = str(error)
+        if staged.is_closed or any(sign in text for sign in _SIGNS_OF_A_STOP):
+            raise _stopped() from None
+        raise RuntimeError(query_reason(text)) from None
     staged.publish(batch, sorted(place.glob("*.parquet")))
+
+
+def _stopped() -> RuntimeError:
+    """Return what ends a batch so that Spark takes it for the interrupt of a stop.
+
+    Spark knows that by these words, if it has been told to stop; so that is waited for.
+    """
+    threading.Event().wait(_STOPPING_S)
+    return RuntimeError(
+        "py4j.protocol.Py4JJavaError: An error occurred while calling a function of a "
+        "query that is stopped: java.lang.InterruptedException"
+    )
 
 
 def _url(path: str | Path) -> str:

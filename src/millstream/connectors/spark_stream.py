@@ -5,6 +5,12 @@ files and a list of them in a `BatchDirectory`, and every task follows the lists
 *i* of batch *b* belongs to split *(b + i) mod n*.  An offset is the batch's number times
 2**40 plus the rows of it that the split has read, so it can be read again from anywhere.
 
+Where the job has a state directory, the query's checkpoint and what it has staged belong
+to the job's state.  A later run starts the query again where its checkpoint stands, in
+as many splits as before, and reads from the offsets of its snapshot; a batch is removed
+when every snapshot that is kept lies behind it.  Spark repeats the batch that it had
+not committed, and the list says whether it was staged already.
+
 The query needs a task slot of Spark's while the workers hold theirs.  How it is built is
 known to `connectors.spark` alone: nothing here imports pyspark.
 """
@@ -12,12 +18,9 @@ known to `connectors.spark` alone: nothing here imports pyspark.
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -26,7 +29,10 @@ from millstream.connectors.base import Source, SourceReader, Split
 from millstream.connectors.batch_lists import BatchDirectory
 from millstream.connectors.parquet import ParquetSource
 from millstream.connectors.paths import file_size
-from millstream.errors import OperationalError, UsageError
+from millstream.connectors.spark_plans import rows_in_words
+from millstream.connectors.staging import Staging
+from millstream.credentials import without_credentials
+from millstream.errors import OperationalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
     from millstream.config import Config
     from millstream.connectors.batch_lists import ListedFile
 
-__all__ = ["SparkStreamSource", "new_staging", "query_reason"]
+__all__ = ["SparkStreamSource", "query_reason"]
 
 _ROWS_MAX = 2**40
 """More rows than a micro-batch has."""
@@ -59,6 +65,8 @@ class SparkStreamSource(Source[pl.DataFrame]):
     staging
         Directory that the driver and all executors share; one of this machine's
         temporary ones by default, which is enough for a local master.
+    inputs
+        What the query reads, in words; "" if nobody can tell.
     """
 
     spare_slots = 1
@@ -68,51 +76,87 @@ class SparkStreamSource(Source[pl.DataFrame]):
         start: Callable[[str, int], Any],
         schema: pl.Schema,
         staging: str | None = None,
+        inputs: str = "",
     ) -> None:
         self.schema = schema
+        self._inputs = inputs
         self._start: Callable[[str, int], Any] | None = start
-        self._staging = staging
-        self._directory: str | None = None
+        self._staging = Staging(staging)
+        self._splits: tuple[Split, ...] = ()
         self._watch: _Watch | None = None
+
+    def identity(self) -> str:
+        """Return what the query reads, and the columns that it makes of it."""
+        return rows_in_words("a query of Spark's over", self._inputs, self.schema)
+
+    def keep_in(self, directory: str | None, label: str) -> None:
+        """Let the query and what it staged stay."""
+        self._staging.keep_in(directory, label)
 
     def splits(self, task_count: int) -> list[Split]:
         """Start the query, and return one split per task."""
-        assert self._start is not None, "the query is started in the driver"
         self.release()
-        self._directory = new_staging(self._staging)
-        directory = BatchDirectory(self._directory)
-        directory.make()
+        BatchDirectory(self._staging.make()).make(is_kept=self._staging.is_kept)
+        splits = [
+            Split(f"stream part {part} of {task_count}", (part, task_count))
+            for part in range(task_count)
+        ]
+        self._start_query(tuple(splits))
+        return splits
+
+    def resume(self, splits: tuple[Split, ...]) -> None:
+        """Start the query again where its checkpoint stands."""
+        self.suspend()
+        BatchDirectory(self._staging.find()).reopen()
+        self._start_query(splits)
+
+    def _start_query(self, splits: tuple[Split, ...]) -> None:
+        assert self._start is not None, "the query is started in the driver"
+        assert self._staging.path is not None
+        self._splits = splits
         try:
-            query = self._start(self._directory, task_count)
+            query = self._start(self._staging.path, len(splits))
         except Exception as error:
             msg = (
                 "Spark could not start the streaming query "
                 f"({query_reason(str(error))}); mend the DataFrame and run the flow again"
             )
             raise OperationalError(msg) from error
-        self._watch = _Watch(query, directory)
-        return [
-            Split(f"stream part {part} of {task_count}", (part, task_count))
-            for part in range(task_count)
-        ]
+        self._watch = _Watch(query, BatchDirectory(self._staging.path))
 
     def open(
         self, split: Split, offset: int, config: Config
     ) -> SourceReader[pl.DataFrame]:
         """Return a reader that follows the lists from the batch of `offset` on."""
-        assert self._directory is not None, "the query starts before anybody reads"
-        return _Follower(self._directory, split.payload, offset, self.schema, config)
+        path = self._staging.path
+        assert path is not None, "the query starts before anybody reads"
+        return _Follower(path, split.payload, offset, self.schema, config)
+
+    def forget(self, offsets: dict[str, int | None]) -> None:
+        """Remove the batches that all splits are behind."""
+        if self._staging.path is None:
+            return
+        reached = [offsets.get(split.name, 0) for split in self._splits]
+        batches = [_FOREVER if each is None else each // _ROWS_MAX for each in reached]
+        with suppress(FileNotFoundError):  # the job ended meanwhile
+            BatchDirectory(self._staging.path).forget(min(batches, default=0))
+
+    def suspend(self) -> None:
+        """Stop the query, and leave what it staged."""
+        self._stop_query()
+        self._staging.leave()
 
     def release(self) -> None:
         """Stop the query, and remove what it staged."""
-        if self._directory is None:
-            return
-        BatchDirectory(self._directory).close()
+        self._stop_query()
+        self._staging.remove()
+
+    def _stop_query(self) -> None:
+        if self._staging.path is not None:
+            BatchDirectory(self._staging.path).close()
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
-        shutil.rmtree(self._directory, ignore_errors=True)
-        self._directory = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what only the driver can use."""
@@ -142,7 +186,8 @@ class _Watch:
         except Exception as failure:  # noqa: BLE001 - handed to whoever reads
             error = query_reason(str(failure) or type(failure).__name__)
         with suppress(FileNotFoundError):  # it was removed, so nobody reads
-            self._directory.finish(error)
+            if not self._directory.is_closed:
+                self._directory.finish(error)
 
 
 class _Follower(SourceReader[pl.DataFrame]):
@@ -173,6 +218,7 @@ class _Follower(SourceReader[pl.DataFrame]):
         self._rows = self._skip
         self._frames: Iterator[pl.DataFrame] | None = None
         self._look_ns = 0
+        self._directory.mark_read(self._part, self._batch - 1)
 
     def read(self, rows: int) -> pl.DataFrame | list[pl.DataFrame] | None:  # type: ignore[override]  # noqa: ARG002
         if self._frames is None:
@@ -241,20 +287,8 @@ class _Follower(SourceReader[pl.DataFrame]):
                 reader.close()
 
 
-def new_staging(parent: str | None) -> str:
-    """Make a directory for staged rows below `parent`, and return its absolute path."""
-    if parent is not None and not Path(parent).is_dir():
-        msg = (
-            f"staging={parent!r} is not a directory of this machine; name one that is "
-            "there and that all executors share"
-        )
-        raise UsageError(msg)
-    below = None if parent is None else Path(parent).absolute()
-    return tempfile.mkdtemp(prefix="millstream-staged-", dir=below)
-
-
 def query_reason(text: str) -> str:
-    """Return what a person needs of a failed query's message.
+    r"""Return what a person needs of a failed query's message.
 
     Examples
     --------
@@ -262,8 +296,13 @@ def query_reason(text: str) -> str:
     ...     "[X] Query [id = 1] terminated with exception: no file. SQLSTATE: 4"
     ... )
     'no file'
+    >>> query_reason(
+    ...     "An error occurred while calling o7.parquet.\n: a.BadError: no\n\tat"
+    ... )
+    'BadError: no'
     """
     text = text.partition("=== Streaming Query ===")[0]
+    text = re.sub(r"\AAn error occurred while calling \S+\s+: ", "", text)
     python_errors: list[str] = re.findall(
         r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", text, re.MULTILINE
     )
@@ -271,6 +310,5 @@ def query_reason(text: str) -> str:
         reason = python_errors[-1]
     else:
         reason = text.partition("terminated with exception: ")[2] or text
-    return re.sub(r"\s*SQLSTATE: \w+", "", reason.strip().partition("\n")[0]).rstrip(
-        "."
-    )
+    reason = re.sub(r"\s*SQLSTATE: \w+", "", reason.strip().partition("\n")[0])
+    return without_credentials(reason).rstrip(".")

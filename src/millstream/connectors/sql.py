@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 import secrets
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
+from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from millstream.connectors.base import Sink, SinkWriter
-from millstream.errors import OperationalError, UsageError
+from millstream.connectors.base import Later, Sink, SinkWriter
+from millstream.connectors.confining import confined
+from millstream.credentials import one_line
+from millstream.errors import MillstreamError, OperationalError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,9 +34,30 @@ __all__ = ["Database", "SqlSink"]
 
 Row = tuple[Any, ...]
 
-SealedRows = tuple[str, list[Row], tuple[tuple[str, str], ...]]
-"""A transaction: its own name, its last rows, and the pieces before with their SHA-256."""
 
+class SealedRows(NamedTuple):
+    """A transaction.
+
+    Attributes
+    ----------
+    name
+        Its own.
+    target
+        The table and columns that it is for.
+    rows
+        Its last rows.
+    pieces
+        Those before, with their SHA-256.
+    """
+
+    name: str
+    generation: int
+    target: str
+    rows: list[Row]
+    pieces: tuple[tuple[str, str], ...]
+
+
+_PIECE = re.compile(r"\d{10}-[0-9a-f]{32}")
 _PIECE_ROWS = 8192
 _INLINE_BYTES = 64 * 1024
 """What the manifest of a snapshot may hold of one task; more goes into a piece."""
@@ -91,6 +116,10 @@ class Database(ABC):
     def discard(self, scope: str, pieces: Sequence[str] | None = None) -> None:
         """Remove these pieces, or all of the scope; some may be gone already."""
 
+    @abstractmethod
+    def discard_before(self, scope: str, piece: str) -> None:
+        """Remove all pieces whose names come before this one, by bytes."""
+
 
 class SqlSink(Sink[Any]):
     """Rows of a table, inserted with the epoch in one transaction of the database.
@@ -119,6 +148,11 @@ class SqlSink(Sink[Any]):
         self._table = table
         self._columns = _checked_columns(columns, upsert_by)
         self._upsert_by = tuple(upsert_by)
+        self._cleaned_generation = 0
+
+    @property
+    def _target(self) -> str:
+        return f"{self._table} ({', '.join(self._columns)})"
 
     def prepare(self, job: str, *, is_resumed: bool = False) -> None:  # noqa: ARG002
         """Check that rows of these columns can be inserted; make our own tables."""
@@ -126,12 +160,12 @@ class SqlSink(Sink[Any]):
             self._database.create(_CREATE_EPOCHS)
             with self._database.transaction() as cursor:
                 cursor.execute(f"EXPLAIN {self._insert('NULL')}", ())
-        except UsageError:
+        except MillstreamError:
             raise
         except Exception as error:  # noqa: BLE001 - of any driver
             msg = (
                 f"cannot write to the table {self._table!r} of {self._database} "
-                f"({_one_line(error)}); the table must be there with the columns "
+                f"({one_line(error)}); the table must be there with the columns "
                 f"{', '.join(self._columns)}"
             )
             if self._upsert_by:
@@ -140,19 +174,37 @@ class SqlSink(Sink[Any]):
 
     def open(self, job: str, task: int) -> SinkWriter[Any]:  # noqa: ARG002 - all alike
         """Return the writer of one task."""
-        return _RowsWriter(self._database, self._scope(job), self._columns)
+        scope = self._scope(job)
+        return _RowsWriter(self._database, scope, self._columns, self._target)
 
     def commit(self, job: str, epoch: int, transactions: list[Any]) -> None:
         """Insert the rows and note the epoch, unless that is done already."""
         sealed: list[SealedRows] = transactions
         if not sealed:
             return
+        pieces = confined(
+            _PIECE, (piece for each in sealed for piece, _ in each.pieces)
+        )
         with self._committing(epoch), self._database.transaction() as cursor:
+            self._check_target(sealed)
             if self._advance(cursor, job, epoch, sealed):
                 self._insert_rows(cursor, job, sealed)
-        pieces = [piece for _, _, pieces in sealed for piece, _ in pieces]
         if pieces:
             self._discard(job, pieces)
+        generation = max(each.generation for each in sealed)
+        if generation > self._cleaned_generation:
+            self._cleaned_generation = generation
+            with suppress(Exception):  # what is left only takes up room
+                first = _piece_name(generation, "")
+                self._database.discard_before(self._scope(job), first)
+
+    def committed_epoch(self, job: str) -> int | None:
+        """Return the last epoch of the job whose rows are in the table."""
+        self._database.create(_CREATE_EPOCHS)
+        with self._database.transaction() as cursor:
+            cursor.execute(_RECORDED.format(self._database.marker), (job, self._name))
+            recorded = cursor.fetchone()
+        return 0 if recorded is None else int(recorded[0])
 
     def complete(self, job: str) -> None:
         """Remove the pieces of attempts that failed."""
@@ -170,11 +222,12 @@ class SqlSink(Sink[Any]):
     def _advance(
         self, cursor: Any, job: str, epoch: int, sealed: list[SealedRows]
     ) -> bool:
-        """Note the epoch; return False if its rows, or those of a later one, are there.
+        """Note the epoch; return False if its rows are there already.
 
-        A second driver that does the same waits here until the first has finished.
+        A second driver that does the same waits here until the first has finished.  Epochs
+        are committed one after the other, so a later one is another driver's.
         """
-        names = "\n".join(name for name, _, _ in sealed)
+        names = "\n".join(each.name for each in sealed)
         seal = hashlib.sha256(names.encode()).hexdigest()
         marker = self._database.marker
         cursor.execute(_ADVANCE.format(marker), (job, self._name, epoch, seal))
@@ -182,10 +235,10 @@ class SqlSink(Sink[Any]):
             return True
         cursor.execute(_RECORDED.format(marker), (job, self._name))
         recorded = cursor.fetchone()
-        if recorded[0] == epoch and recorded[1] != seal:
+        if tuple(recorded) != (epoch, seal):
             msg = (
-                f"other rows of epoch {epoch} of job {job} are in the table already; "
-                "the state directory is an old copy, so go on with the one that wrote "
+                f"other rows of epoch {recorded[0]} of job {job} are in the table "
+                "already; the state directory is an old copy, so go on with the one that wrote "
                 "them, or begin with an empty one"
             )
             raise OperationalError(msg)
@@ -193,11 +246,21 @@ class SqlSink(Sink[Any]):
 
     def _insert_rows(self, cursor: Any, job: str, sealed: list[SealedRows]) -> None:
         statement = self._insert(self._database.marker)
-        for _, rows, pieces in sealed:
-            for piece, digest in pieces:
+        for each in sealed:
+            for piece, digest in each.pieces:
                 cursor.executemany(statement, self._piece(job, piece, digest))
-            if rows:
-                cursor.executemany(statement, rows)
+            if each.rows:
+                cursor.executemany(statement, each.rows)
+
+    def _check_target(self, sealed: list[SealedRows]) -> None:
+        """Refuse rows that another table was meant for, before the flow was changed."""
+        for each in sealed:
+            if each.target != self._target:
+                msg = (
+                    f"they were written for {each.target} by a sink that had the name "
+                    f"{self._name!r} then; give sinks a name= and keep it"
+                )
+                raise OperationalError(msg)
 
     def _piece(self, job: str, piece: str, digest: str) -> list[Row]:
         data = self._database.staged(self._scope(job), piece)
@@ -229,13 +292,13 @@ class SqlSink(Sink[Any]):
             yield
         except Exception as error:
             text = (
-                str(error) if isinstance(error, OperationalError) else _one_line(error)
+                str(error) if isinstance(error, OperationalError) else one_line(error)
             )
             msg = (
                 f"the rows of epoch {epoch} cannot be inserted into the table "
                 f"{self._table!r} of {self._database} ({text}); none of them was, and "
-                "they are kept if the job has a state directory: mend the table and run "
-                "the flow again"
+                "they are kept if the job has a state directory: mend that and run the "
+                "flow again"
             )
             raise OperationalError(msg) from error
 
@@ -247,9 +310,10 @@ class _RowsWriter(SinkWriter[Any]):
     """Keeps the rows of one task until the next cut, most of them in pieces."""
 
     def __init__(
-        self, database: Database, scope: str, columns: tuple[str, ...]
+        self, database: Database, scope: str, columns: tuple[str, ...], target: str
     ) -> None:
         self._database = database
+        self._target = target
         self._scope = scope
         self._columns = columns
         self._names = frozenset(columns)
@@ -261,23 +325,31 @@ class _RowsWriter(SinkWriter[Any]):
         self._database.check_values(made, self._columns)
         self._rows += made
         if len(self._rows) >= _PIECE_ROWS:
-            self._stage(_packed(self._rows))
+            self._pieces.append(self._staged(_packed(self._rows)))
+            self._rows = []
 
-    def seal(self, epoch: int) -> SealedRows | None:  # noqa: ARG002 - not in its name
+    def seal(self, epoch: int) -> Later | None:  # noqa: ARG002 - not in its name
         if not self._rows and not self._pieces:
             return None
-        data = _packed(self._rows)
-        if len(data) > _INLINE_BYTES:
-            self._stage(data)
-        sealed = (secrets.token_hex(16), self._rows, tuple(self._pieces))
+        sealed = SealedRows(
+            secrets.token_hex(16), self.generation, self._target, self._rows,
+            tuple(self._pieces),
+        )  # fmt: skip
         self._rows, self._pieces = [], []
-        return sealed
+        return Later(partial(self._stored, sealed))
 
-    def _stage(self, data: bytes) -> None:
-        piece = secrets.token_hex(16)
+    def _stored(self, sealed: SealedRows) -> SealedRows:
+        """Bring rows that are too many for the manifest to where the others are."""
+        data = _packed(sealed.rows)
+        if len(data) <= _INLINE_BYTES:
+            return sealed
+        pieces = (*sealed.pieces, self._staged(data))
+        return sealed._replace(rows=[], pieces=pieces)
+
+    def _staged(self, data: bytes) -> tuple[str, str]:
+        piece = _piece_name(self.generation, secrets.token_hex(16))
         self._database.stage(self._scope, piece, data)
-        self._pieces.append((piece, hashlib.sha256(data).hexdigest()))
-        self._rows = []
+        return piece, hashlib.sha256(data).hexdigest()
 
     def _tuples(self, rows: list[Any]) -> list[Row]:
         """Return every row as a tuple in the order of the columns."""
@@ -307,6 +379,11 @@ class _RowsWriter(SinkWriter[Any]):
         return TypeError(msg)
 
 
+def _piece_name(generation: int, token: str) -> str:
+    """Return a name that comes after those of older generations."""
+    return f"{generation:010}-{token}"
+
+
 def _packed(rows: list[Row]) -> bytes:
     return pickle.dumps(rows, protocol=5)
 
@@ -333,8 +410,3 @@ def _checked_columns(
         )
         raise UsageError(msg)
     return names
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"

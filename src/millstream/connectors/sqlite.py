@@ -9,23 +9,30 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from contextlib import closing, contextmanager
+import stat
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from millstream.connectors.sql import Database
-from millstream.errors import UsageError
+from millstream.errors import OperationalError, UsageError
+from millstream.state.guard import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = ["SqliteDatabase"]
 
-_BUSY_TIMEOUT_S = 60.0
+_BUSY_TIMEOUT_S = 30.0
 """How long a commit waits for other writers, and for readers that do not end."""
 
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_PRIMARY_CODE = 0xFF
+"""The part of an error's code that does not go into detail."""
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _INTEGER_END = 1 << 63
 _HELD = (int, float, str, bytes, bytearray, memoryview, type(None))
 
@@ -55,8 +62,7 @@ class SqliteDatabase(Database):
             uri, uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT_S
         )
         with closing(connection):
-            connection.execute("PRAGMA synchronous = FULL")
-            cursor = connection.execute("BEGIN IMMEDIATE")
+            cursor = self._begun(connection)
             try:
                 yield cursor
             except BaseException:
@@ -64,6 +70,20 @@ class SqliteDatabase(Database):
                 raise
             cursor.close()  # a statement that was not read to its end is in the way
             connection.commit()
+
+    def _begun(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
+        """Take the right to write, or say that somebody has it."""
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            return connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & _PRIMARY_CODE not in _LOCKED:
+                raise
+            msg = (
+                f"{self} is locked: another connection has held its right to write for "
+                f"{_BUSY_TIMEOUT_S:g} s; end that transaction, and run the flow again"
+            )
+            raise OperationalError(msg) from None
 
     def create(self, statement: str) -> None:
         """Make a table that nobody else can make meanwhile."""
@@ -73,7 +93,8 @@ class SqliteDatabase(Database):
     def check_values(self, rows: list[tuple[Any, ...]], columns: Sequence[str]) -> None:
         """Refuse what `sqlite3` would refuse later, in the driver, for the whole epoch."""
         kinds = set(map(type, chain.from_iterable(rows)))
-        if all(kind is not int and issubclass(kind, _HELD) for kind in kinds):
+        is_plain = all(issubclass(kind, _HELD) for kind in kinds)
+        if is_plain and not any(issubclass(kind, int | float) for kind in kinds):
             return
         for row in rows:
             for column, value in zip(columns, row, strict=True):
@@ -81,6 +102,8 @@ class SqliteDatabase(Database):
                     raise _not_held(column, value, f"of type {type(value).__name__}")
                 if isinstance(value, int) and not -_INTEGER_END <= value < _INTEGER_END:
                     raise _not_held(column, value, "beyond 64 bits")
+                if isinstance(value, float) and value != value:  # noqa: PLR0124
+                    raise _not_held(column, value, "stored as NULL by it")
 
     def stage(self, scope: str, piece: str, data: bytes) -> None:
         """Write a file that nobody else writes, beside the database."""
@@ -91,8 +114,13 @@ class SqliteDatabase(Database):
             )
             raise FileNotFoundError(msg)
         directory = self._directory(scope)
-        directory.mkdir(exist_ok=True)
-        with (directory / piece).open("xb") as file:
+        mode = self._mode()
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+            # Whoever reads a row may look for it.
+            directory.chmod(0o700 | mode | (mode & 0o444) >> 2)
+        with os.fdopen(os.open(directory / piece, _NEW_FILE, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -104,8 +132,10 @@ class SqliteDatabase(Database):
 
     def staged(self, scope: str, piece: str) -> bytes | None:
         """Return the content of the file."""
-        file = self._directory(scope) / piece
-        return file.read_bytes() if file.exists() else None
+        try:
+            return read_regular(self._directory(scope) / piece)
+        except FileNotFoundError:
+            return None
 
     def discard(self, scope: str, pieces: Sequence[str] | None = None) -> None:
         """Remove the files, and the directory with the last of them."""
@@ -115,6 +145,18 @@ class SqliteDatabase(Database):
             return
         for piece in pieces:
             (directory / piece).unlink(missing_ok=True)
+
+    def discard_before(self, scope: str, piece: str) -> None:
+        """Remove the files."""
+        directory = self._directory(scope)
+        if directory.exists():
+            for path in directory.iterdir():
+                if path.name < piece:
+                    path.unlink(missing_ok=True)
+
+    def _mode(self) -> int:
+        """Return who may read and write pieces: those who may the database itself."""
+        return 0o600 | stat.S_IMODE(self._path.stat().st_mode) & 0o666
 
     def _directory(self, scope: str) -> Path:
         name = f"{self._path.name}.millstream-{quote(scope, safe='')}"

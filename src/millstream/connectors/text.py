@@ -16,16 +16,21 @@ from __future__ import annotations
 import codecs
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from millstream.connectors.base import Source, SourceReader, Split
-from millstream.connectors.paths import file_size, opened_file
+from millstream.connectors.paths import (
+    asked_for,
+    changed_files,
+    file_size,
+    opened_file,
+)
+from millstream.connectors.places import Places
 from millstream.connectors.plain import check_plain, line_files
-from millstream.connectors.remote import shown
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from millstream.config import Config
     from millstream.connectors.paths import StrPath
@@ -45,7 +50,10 @@ _BLOCKS_PER_READ_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class _ByteRange:
-    """Bytes ``[start, end)`` of a file that had `size` bytes when it was cut."""
+    """Bytes ``[start, end)`` of a file that had `size` bytes when it was cut.
+
+    `path` is the file's name in `Places`.
+    """
 
     path: str
     start: int
@@ -92,29 +100,47 @@ class TextSource(Source[str]):
         errors: str = "strict",
     ) -> None:
         self._decoding = _decoding(encoding, errors)
-        self._files = line_files("read_text", paths)
+        files = line_files("read_text", paths)
+        self._asked = asked_for(files)
+        self._files = Places(files)
 
     def splits(self, task_count: int) -> list[Split]:
         """Cut the files into ranges of about equal size; an empty file has none."""
-        sizes = {path: file_size(path) for path in self._files}
+        sizes = {path: file_size(self._files[path]) for path in self._files}
         wanted = sum(sizes.values()) // (_SPLITS_PER_TASK * task_count)
         split_bytes = min(max(wanted, _SPLIT_BYTES_MIN), _SPLIT_BYTES_MAX)
         return [
-            Split(f"{shown(part.path)}[{part.start}:{part.end}]", part)
+            Split(f"{part.path}[{part.start}:{part.end}]", part)
             for path, size in sizes.items()
             for part in _parts(path, size, split_bytes)
         ]
 
+    def identity(self) -> str:
+        """Return the paths, and how bytes become text."""
+        return f"the lines of {self._asked} in {self._decoding.encoding}"
+
+    def changes(self, splits: Sequence[Split]) -> list[str]:
+        """Return which files have come or have grown."""
+        known = {split.payload.path: split.payload.size for split in splits}
+        return changed_files(self._files, known)
+
     def open(self, split: Split, offset: int, config: Config) -> SourceReader[str]:
         """Return a reader of the lines that begin in the range, from `offset` on."""
-        return _TextReader(split.payload, offset, self._decoding, config)
+        part: _ByteRange = split.payload
+        file = opened_file(self._files[part.path])
+        return _TextReader(part, file, offset, self._decoding, config)
 
 
 class _TextReader(SourceReader[str]):
     """Reads the lines that begin in a byte range."""
 
     def __init__(
-        self, part: _ByteRange, offset: int, decoding: _Decoding, config: Config
+        self,
+        part: _ByteRange,
+        file: BinaryIO,
+        offset: int,
+        decoding: _Decoding,
+        config: Config,
     ) -> None:
         self._part = part
         self._decoding = decoding
@@ -126,7 +152,7 @@ class _TextReader(SourceReader[str]):
         self._offset = max(offset, part.start)
         self._position = self._offset if self._is_aligned else part.start - 1
         self._pending: list[bytes] = []
-        self._file = opened_file(part.path)
+        self._file = file
 
     def read(self, rows: int) -> list[str] | None:  # noqa: ARG002
         """Return the lines that end in the next block, ``[]`` inside a long line."""
@@ -183,7 +209,7 @@ class _TextReader(SourceReader[str]):
     def _check_length(self) -> None:
         if self._position - self._offset > self._line_bytes_max:
             msg = (
-                f"the line at byte {self._offset} of {shown(self._part.path)} has no "
+                f"the line at byte {self._offset} of {self._part.path} has no "
                 f"end within frame_bytes_max={self._line_bytes_max} bytes; is it a text "
                 "file?  If so, raise that setting"
             )
@@ -195,7 +221,7 @@ class _TextReader(SourceReader[str]):
         block = self._file.read(min(bytes_max, self._block_bytes))
         if not block and self._position < self._part.size:
             msg = (
-                f"{shown(self._part.path)} had {self._part.size} bytes when the flow was "
+                f"{self._part.path} had {self._part.size} bytes when the flow was "
                 f"planned and now ends at byte {self._position}; a file must not "
                 "change while a flow reads it"
             )
@@ -214,7 +240,7 @@ class _TextReader(SourceReader[str]):
             text = data.decode(self._decoding.encoding, self._decoding.errors)
         except UnicodeDecodeError as error:
             msg = (
-                f"byte {at + error.start} of {shown(self._part.path)} is not "
+                f"byte {at + error.start} of {self._part.path} is not "
                 f"{self._decoding.encoding} ({error.reason}); tell read_text the "
                 "file's encoding=, or errors='replace' to read on"
             )
@@ -232,9 +258,13 @@ def _decoding(encoding: str, errors: str) -> _Decoding:
         name = codecs.lookup(encoding).name
         name = "utf-8" if name == "utf-8-sig" else name
         newline = "\n".encode(name)
-        codecs.lookup_error(errors)
     except LookupError as error:
         msg = f"read_text cannot decode text: {error}; try encoding='utf-8'"
+        raise UsageError(msg) from None
+    try:
+        codecs.lookup_error(errors)
+    except LookupError:
+        msg = f"errors can be strict, replace or ignore, got {errors!r}"
         raise UsageError(msg) from None
     if newline != b"\n":
         msg = (

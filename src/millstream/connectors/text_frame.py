@@ -7,7 +7,7 @@ reads other encodings, as rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import polars as pl
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
+    from millstream.connectors.files import PartOptions
     from millstream.connectors.paths import StrPath
 
 __all__ = ["LINE", "TextFormat", "TextFrameSink", "lines_source"]
@@ -71,12 +72,12 @@ def lines_source(
 class TextFrameSink(EncodedSink[pl.DataFrame]):
     """The values of one text column as lines."""
 
-    _suffix = ".txt"
+    suffix = ".txt"
 
     def __init__(
-        self, directory: StrPath, schema: pl.Schema, *, overwrite: bool = False
+        self, directory: StrPath, schema: pl.Schema, **options: Unpack[PartOptions]
     ) -> None:
-        super().__init__(directory, overwrite=overwrite)
+        super().__init__(directory, **options)
         if len(schema) != 1 or schema.dtypes() != [pl.String()]:
             msg = (
                 f"write_text writes one String column, got {dict(schema)}; select "

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-import os
-import pickle
+import logging
 import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from millstream.errors import LaunchError, SnapshotError, UsageError
+from millstream.credentials import harmless, shown, without_credentials
+from millstream.errors import (
+    LaunchError,
+    MillstreamError,
+    SnapshotError,
+    UsageError,
+)
 from millstream.launch import local
-from millstream.launch.keeping import check_fit, open_keeping, plan_hash
+from millstream.launch.boundary import public_errors
+from millstream.launch.completion import (
+    CompleteRun,
+    check_ended,
+    is_complete,
+    with_last_epoch,
+)
+from millstream.launch.control import ControlDesk
+from millstream.launch.fitting import (
+    asked_of_sources,
+    changed_input,
+    check_fit,
+    check_outputs,
+    plan_hash,
+    stored_fingerprints,
+)
+from millstream.launch.inputs import Inputs, cut_source
+from millstream.launch.keeping import begins_with_savepoint, open_keeping
+from millstream.launch.names import check_names, job_prefix
+from millstream.launch.outputs import Sinks, named_sinks
+from millstream.launch.progress import ProgressLog
+from millstream.launch.savepoints import Wish, check_overtaken, check_repeats
+from millstream.observe.log import show_log_as_asked
 from millstream.plan.frame_windows import AssignFrameTime
 from millstream.plan.nodes import Read, Write
 from millstream.plan.stages import plan_stages
@@ -21,28 +47,27 @@ from millstream.protocol.job import Phase
 from millstream.protocol.job_events import OutcomeKind
 from millstream.protocol.watermark import BEGINNING
 from millstream.runtime.deployment import Deployment
-from millstream.runtime.snapshots import Backing, Savepoint
-from millstream.state.files import files_at
-from millstream.state.savepoint import copy_snapshot
+from millstream.runtime.snapshots import Backing
+from millstream.runtime.tally import Counters
+from millstream.state.key import given_key
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
     from millstream.config import Config
-    from millstream.connectors.base import Sink, Source, Split
+    from millstream.connectors.base import Source, Split
     from millstream.launch.keeping import Keeping
     from millstream.launch.options import LaunchOptions
     from millstream.launch.run import Run
     from millstream.plan.nodes import LogicalPlan
     from millstream.plan.stages import Stage, StagePlan
-    from millstream.protocol.messages import TimeProgress
     from millstream.runtime.coordinator import Recovery
     from millstream.runtime.taken import Snapshot
-    from millstream.state.manifest import Manifest, Transaction
-    from millstream.state.store import SnapshotStore
 
 __all__ = ["Job", "RoundMetrics", "StageMetrics", "TimeMetrics", "deploy"]
 
+_log = logging.getLogger("millstream.state")
 _SAVEPOINT_LOOK_S = 0.05
 _STATUS = {
     Phase.SETTLING: "recovering",
@@ -56,6 +81,7 @@ _OUTCOME = {
     OutcomeKind.SUCCEEDED: "succeeded",
     OutcomeKind.FAILED: "failed",
     OutcomeKind.CANCELLED: "cancelled",
+    OutcomeKind.STOPPED: "stopped",
 }
 
 
@@ -124,13 +150,28 @@ class Job:
     Made by `Flow.start` and `Flow.run`.
     """
 
-    def __init__(self, deployment: Deployment, run: Run, sinks: _Sinks) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        run: Run,
+        sinks: Sinks,
+        *,
+        was_complete: bool = False,
+    ) -> None:
         self.id = deployment.job
+        #: Whether nothing was left to do when it was started, so that nothing was run.
+        self.was_complete = was_complete
         self.name = deployment.stages.name
         self._stages = deployment.stages
         self._workers = deployment.worker_count
+        self._progress_log_ms = deployment.config.progress_log_ms
+        self._migrations = deployment.migrations
         self._run = run
         self._sinks = sinks
+        keeping = sinks.keeping
+        self._desk = ControlDesk(
+            keeping.directory, keeping.key, keeping.claim, self._ask_to_stop
+        )
         self._is_done = threading.Event()
         self._crash: BaseException | None = None
         self._thread = threading.Thread(
@@ -138,41 +179,63 @@ class Job:
         )
 
     @classmethod
+    @public_errors()
     def start(cls, plan: LogicalPlan, config: Config, options: LaunchOptions) -> Job:
         """Start the workers of a checked plan."""
+        show_log_as_asked()
+        check_names(plan)
         launcher = _launcher(options)
         options = replace(options, spare_slots=_spare_slots(plan))
         workers = launcher.worker_count(options)
-        is_writing = any(isinstance(node.spec, Write) for node in plan.nodes)
+        written = {n.name: n.spec.sink for n in plan.nodes if isinstance(n.spec, Write)}
         with _usable(options):
+            given = given_key(options.state_key)
+            options = replace(options, state_key=given)
+            if begins_with_savepoint(options) and not options.repeat_output:
+                check_repeats(written, str(options.resume_from), given)
             keeping = open_keeping(
-                _safe(plan.name), config, options, is_writing=is_writing
+                job_prefix(plan.name), config, options, flow=plan.name, sinks=written
             )
         with ExitStack() as undo:
             undo.callback(keeping.held.close)
             deployment = deploy(plan, config, workers, keeping, options)
-            undo.callback(release_sources, deployment.stages)
-            sinks = _Sinks(keeping, _named_sinks(deployment.stages))
+            inputs = Inputs.of(deployment.stages, keeping)
+            undo.callback(inputs.let_go, is_over=False)
+            sinks = Sinks(keeping, named_sinks(deployment.stages))
             undo.callback(sinks.abort)
-            sinks.prepare()
+            is_over = is_complete(keeping.manifest, deployment.stages)
+            if not is_over and not options.repeat_output:
+                check_overtaken(written, keeping.store, keeping.manifest)
+            sinks.prepare(is_complete=is_over)
+            if not is_over:
+                inputs.resume()
             backing = Backing(
                 sinks,
                 keeping.store,
                 keeping.claim,
                 keeping.manifest,
                 keeping.results(),
-                is_writing,
+                bool(written),
+                is_over,
+                inputs.forgetter(),
             )
-            run = launcher.start(deployment, backing, options)
+            if is_over and options.drop_state:
+                backing = with_last_epoch(backing, deployment)
+            run: Run = (
+                CompleteRun(deployment, backing)
+                if is_over
+                else launcher.start(deployment, backing, options)
+            )
             undo.pop_all()
-        job = cls(deployment, run, sinks)
+        job = cls(deployment, run, sinks, was_complete=is_over)
         job._thread.start()
+        job._desk.listen(job._is_done, config.control_look_ms / 1e3)
         return job
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; return False if `timeout_s` passed first.
 
-        An interrupt (Ctrl-C) while waiting cancels the job.
+        An interrupt (Ctrl-C) while waiting cancels the job and goes on to the caller.
 
         Raises
         ------
@@ -208,38 +271,86 @@ class Job:
         """Ask the job to end now; `wait` then raises `JobCancelledError`."""
         self._run.coordinator.cancel(reason)
 
+    @public_errors()
     def savepoint(self, path: str | os.PathLike[str]) -> int:
         """Copy the next snapshot to a new directory; return its epoch.
 
         The copy depends on nothing else: `Flow.run` can begin with it
-        (``resume_from=path``), also with another number of workers.
+        (``resume_from=path``), also with another number of workers.  The job goes on; to
+        go on elsewhere, `stop` it with a savepoint, so that nothing is written twice.
         """
-        target, is_there = files_at(os.fspath(path)), threading.Event()
-        outcome: list[BaseException | None] = []
-        epochs: list[int] = []
-
-        def copy(store: SnapshotStore, manifest: Manifest) -> None:
-            copy_snapshot(store, manifest, target)
-            epochs.append(manifest.epoch)
-
-        def finish(error: BaseException | None) -> None:
-            outcome.append(error)
-            is_there.set()
-
-        self._check_keeping()
-        self._run.coordinator.savepoint(Savepoint(copy, finish))
-        while not is_there.wait(_SAVEPOINT_LOOK_S):
+        self._check_keeping("a savepoint")
+        wish = Wish(path, self._sinks.keeping.given_key)
+        self._run.coordinator.savepoint(wish.savepoint())
+        while not wish.wait(_SAVEPOINT_LOOK_S):
             if self._is_done.is_set():
-                msg = f"the job ended before its state was copied to {path}"
+                msg = f"the job ended before its state was copied to {shown(str(path))}"
                 raise SnapshotError(msg)
-        if outcome[0] is not None:
-            raise outcome[0]
-        return epochs[0]
+        return wish.epoch
 
-    def _check_keeping(self) -> None:
+    @public_errors()
+    def stop(
+        self, savepoint: str | os.PathLike[str] | None = None, *, drain: bool = False
+    ) -> int:
+        """End the job behind one more snapshot, and return its epoch.
+
+        Nothing is read, made or committed after that snapshot, so the flow can go on
+        from it, here or elsewhere, and no row is written twice or lost.  `wait` then
+        returns as after a success, and `status` is ``"stopped"``.
+
+        Parameters
+        ----------
+        savepoint
+            A new directory to copy the snapshot to, for ``resume_from=``.  If it cannot
+            be written, the job goes on.
+        drain
+            Let the job read its input to the end, and say its last words, before it
+            ends; for input that has an end.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import millstream as ms
+        >>> flow = ms.Flow("stop")
+        >>> rows = flow.from_iterable(range(3)).collect()
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     job = flow.start(on="local", state=f"{directory}/state")
+        ...     epoch = job.stop(f"{directory}/savepoint", drain=True)
+        ...     again = flow.run(on="local", resume_from=f"{directory}/savepoint")
+        >>> again.status(), rows.result()
+        ('complete', [0, 1, 2])
+        """
+        wish = self._ask_to_stop(savepoint, drain=drain)
+        while not wish.wait(_SAVEPOINT_LOOK_S):
+            if self._is_done.is_set():
+                return self._copied_late(wish)
+        self._is_done.wait()
+        self._raise_error()
+        return wish.epoch
+
+    def _ask_to_stop(
+        self, savepoint: str | os.PathLike[str] | None, *, drain: bool
+    ) -> Wish:
+        self._check_keeping("a stop")
+        given = self._sinks.keeping.given_key
+        wish = Wish(savepoint, given, does_stop=True, does_drain=drain)
+        self._run.coordinator.savepoint(wish.savepoint())
+        return wish
+
+    def _copied_late(self, wish: Wish) -> int:
+        """Copy the last snapshot of a job that had ended before it could be stopped."""
+        self._raise_error()
+        store = self._sinks.keeping.store
+        manifest = self._run.coordinator.keeper.ledger.manifest
+        assert store is not None, "the job has a state directory"
+        assert manifest is not None, "it ended with an epoch"
+        wish.copy_now(store, manifest)
+        return wish.epoch
+
+    def _check_keeping(self, what: str) -> None:
         if not self._sinks.keeping.claim:
             msg = (
-                "a savepoint copies a snapshot, and this job takes none; start it with "
+                f"{what} needs snapshots, and this job takes none; start it with "
                 "state='a/directory'"
             )
             raise UsageError(msg)
@@ -265,47 +376,80 @@ class Job:
         """
         return list(self._run.coordinator.keeper.taken)
 
+    @property
+    def migrations(self) -> list[str]:
+        """What has changed since the snapshot that the job went on from.
+
+        A sentence each: state that was carried over to another version of its operator,
+        and files that have come since and are not read.
+        """
+        return list(self._migrations)
+
     def recoveries(self) -> list[Recovery]:
         """Return how the job went back to a snapshot, oldest first."""
         return list(self._run.coordinator.recoveries)
 
+    def story(self) -> list[str]:
+        """Return what the job has decided, one line each, oldest first.
+
+        Workers that came and were lost, generations, epochs opened, complete and
+        abandoned, commits, savepoints: each with its reason and the seconds since the
+        start.  The last `story_entries_max` are kept, and as many warnings; a failed
+        job's error carries the same lines as `story`.
+
+        Examples
+        --------
+        >>> import millstream as ms
+        >>> flow = ms.Flow("told")
+        >>> flow.from_iterable(range(3)).for_each(id)
+        >>> [line.partition(" s  ")[2] for line in flow.run(on="local").story()][-1]
+        'the job succeeded'
+        """
+        return list(self._run.coordinator.story.lines())
+
     def status(self) -> str:
-        """Return one word for where the job stands."""
+        """Return one word for where the job stands.
+
+        ``starting``, ``running``, ``recovering``, ``committing`` or ``stopping``, and in
+        the end ``succeeded``, ``stopped``, ``failed`` or ``cancelled``; ``complete`` if
+        nothing was left to do when it was started.
+        """
         outcome = self._run.coordinator.outcome
+        if self.was_complete:
+            return "complete"
         if self._is_done.is_set():
             return _OUTCOME[outcome.kind] if outcome is not None else "failed"
         return _STATUS.get(self._run.coordinator.phase, "stopping")
 
     def metrics(self) -> list[StageMetrics]:
-        """Return what every stage has done so far."""
+        """Return what every stage has done so far.
+
+        Counters never fall: they count the work of this run of the job, with that of lost
+        workers, and rows that were processed again after a recovery count again.  Where a
+        job stands is in `rounds`, and in the `watermark` of `time`.
+        """
+        coordinator = self._run.coordinator
+        totals = coordinator.tally.totals()
+        watermarks = coordinator.tally.watermarks(coordinator.members)
         rounds = {
             stage: RoundMetrics(number, done, history)
-            for stage, number, done, history in [*self._run.coordinator.rounds.values()]
+            for stage, number, done, history in coordinator.tally.rounds.values()
         }
-        told = dict(self._run.coordinator.times)
-        members = self._run.coordinator.members
-        times = _time_metrics([told[w] for w in members if w in told])
-        totals = {stage.id: [0, 0, 0, 0] for stage in self._stages.stages}
-        for stages in list(self._run.coordinator.progress.values()):
-            for stage_id, *values in stages:
-                for position, value in enumerate(values):
-                    totals[stage_id][position] += value
         return [
             StageMetrics(
                 stage=stage.id,
                 name=stage.name,
                 is_source=stage.is_source,
                 task_count=min(stage.width or self._workers, self._workers),
-                rows_in=rows_in,
-                rows_out=rows_out,
-                busy_s=busy_ns / 1e9,
-                blocked_s=blocked_ns / 1e9,
+                rows_in=done.rows_in,
+                rows_out=done.rows_out,
+                busy_s=done.busy_ns / 1e9,
+                blocked_s=done.blocked_ns / 1e9,
                 rounds=rounds.get(stage.id),
-                time=times.get(stage.id),
+                time=_time_metrics(done, watermarks.get(stage.id)),
             )
-            for stage, (rows_in, rows_out, busy_ns, blocked_ns) in zip(
-                self._stages.stages, totals.values(), strict=True
-            )
+            for stage in self._stages.stages
+            for done in [totals.get(stage.id, Counters())]
         ]
 
     def worker_pids(self) -> list[int]:
@@ -318,9 +462,11 @@ class Job:
 
     def _drive(self) -> None:
         """Step the run until the job is over; the body of the job's thread."""
+        progress = ProgressLog(self, self._progress_log_ms)
         try:
             while not self._run.coordinator.is_over:
                 self._run.step()
+                progress.look()
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             self._crash = error
         finally:
@@ -331,10 +477,12 @@ class Job:
             self._run.close()
             if not self._is_success:
                 self._sinks.abort()
-            release_sources(self._stages)
+            inputs = Inputs.of(self._stages, self._sinks.keeping)
+            inputs.let_go(is_over=self._is_success)
         except Exception as error:  # noqa: BLE001 - handed to whoever waits
             self._crash = self._crash or error
         finally:
+            self._desk.close(self._run.coordinator.outcome, self.epoch)
             self._sinks.keeping.held.close()
             self._is_done.set()
 
@@ -345,46 +493,13 @@ class Job:
 
     def _raise_error(self) -> None:
         if self._crash is not None:
-            raise self._crash
+            if isinstance(self._crash, MillstreamError):
+                self._run.coordinator.told(self._crash)
+            with public_errors():
+                raise self._crash
         error = self._run.coordinator.error()
         if error is not None:
             raise error
-
-
-@dataclass(frozen=True, slots=True)
-class _Sinks:
-    """The driver's side of all connectors that a job writes to, by operator name."""
-
-    keeping: Keeping
-    sinks: dict[str, Sink[Any]]
-
-    def prepare(self) -> None:
-        """Make the destinations; what an earlier run had sealed is committed first."""
-        manifest = self.keeping.manifest
-        for sink in self.sinks.values():
-            sink.prepare(self.keeping.job, is_resumed=manifest is not None)
-        if manifest is not None and self.keeping.claim:
-            self.commit(manifest.epoch, manifest.transactions, is_last=False)
-
-    def commit(
-        self, epoch: int, transactions: tuple[Transaction, ...], *, is_last: bool
-    ) -> None:
-        for name, sink in self.sinks.items():
-            own = [pickle.loads(t) for n, _, t in transactions if n == name]  # noqa: S301
-            sink.commit(self.keeping.job, epoch, own)
-            if is_last:
-                sink.complete(self.keeping.job)
-
-    def abort(self) -> None:
-        """Remove what was not committed, unless the job can be gone on with."""
-        if not self.keeping.claim:
-            for sink in self.sinks.values():
-                sink.abort(self.keeping.job)
-
-
-def _named_sinks(stages: StagePlan) -> dict[str, Sink[Any]]:
-    nodes = [node for stage in stages.stages for node in stage.nodes]
-    return {n.name: n.spec.sink for n in nodes if isinstance(n.spec, Write)}
 
 
 @contextmanager
@@ -393,20 +508,13 @@ def _usable(options: LaunchOptions) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        place = options.state or options.resume_from
+        place = str(options.state or options.resume_from)
+        cause = without_credentials(str(error), place)
         msg = (
-            f"the state directory {place} cannot be used ({error}); name one that the "
-            "driver and all workers can read and write"
+            f"the state directory {shown(place)} cannot be used ({cause}); name one that "
+            "the driver and all workers can read and write"
         )
-        raise UsageError(msg) from error
-
-
-def release_sources(stages: StagePlan) -> None:
-    """Let the sources give back what they made for the job."""
-    for stage in stages.stages:
-        spec = stage.nodes[0].spec
-        if isinstance(spec, Read):
-            spec.source.release()
+        raise UsageError(msg) from harmless(error, place)
 
 
 def _spare_slots(plan: LogicalPlan) -> int:
@@ -423,22 +531,33 @@ def deploy(
 ) -> Deployment:
     """Plan the stages and cut the sources into splits, or as they were cut before."""
     stages = plan_stages(plan, config)
-    is_strict = options is None or not options.drop_state
-    if keeping.manifest is not None and is_strict:
-        check_fit(keeping.manifest, stages, config)
+    migrations: list[str] = []
+    before = keeping.splits()
+    if keeping.manifest is not None:
+        is_dropping = options is not None and options.drop_state
+        migrations = check_fit(
+            keeping.manifest, stages, config, is_dropping=is_dropping
+        )
+        check_ended(keeping.manifest, stages, before, is_dropping=is_dropping)
+        if keeping.claim and not is_dropping:
+            check_outputs(keeping.manifest, stages)
+        migrations += changed_input(stages, before)
+        for sentence in migrations:
+            _log.warning("%s", sentence)
     # All workers may dial the coordinator at once, and the oldest stranger gives way.
     config = replace(config, half_open_max=max(config.half_open_max, 2 * workers))
     splits: dict[int, tuple[Split, ...]] = {}
-    before = keeping.splits()
+    inputs = Inputs.of(stages, keeping)
+    inputs.keep()
     try:
         for stage in stages.stages:
             first = stage.nodes[0]
             if isinstance(first.spec, Read):
-                parts = _parts(stage, first.spec.source, workers)
+                parts = _parts(stages, stage, first.spec.source, workers)
                 own = before.get(first.name)
-                splits[first.id] = own or tuple(first.spec.source.splits(parts))
+                splits[first.id] = cut_source(first, parts) if own is None else own
     except BaseException:
-        release_sources(stages)
+        inputs.let_go(is_over=False)
         raise
     return Deployment(
         keeping.job,
@@ -451,10 +570,13 @@ def deploy(
         state=keeping.settings,
         state_directory=keeping.directory,
         state_key=keeping.key,
+        sources=asked_of_sources(stages),
+        fingerprints=stored_fingerprints(stages),
+        migrations=tuple(migrations),
     )
 
 
-def _parts(stage: Stage, source: Source[Any], workers: int) -> int:
+def _parts(stages: StagePlan, stage: Stage, source: Source[Any], workers: int) -> int:
     """Return for how many tasks a source is cut into splits.
 
     Where rows are given time, who is late follows from the order of rows in a split; that
@@ -462,26 +584,18 @@ def _parts(stage: Stage, source: Source[Any], workers: int) -> int:
     """
     givers = (AssignTime, AssignFrameTime)
     is_timed = any(isinstance(node.spec, givers) for node in stage.nodes)
+    is_timed |= any(edge.carries_splits for edge in stages.outputs(stage))
     if is_timed and source.timed_parts is not None:
         return source.timed_parts
     return min(stage.width or workers, workers)
 
 
-def _time_metrics(
-    told: list[tuple[TimeProgress, ...]],
-) -> dict[int, TimeMetrics]:
-    """Add up what the workers say about the event time of every stage."""
-    by_stage: dict[int, list[TimeProgress]] = {}
-    for entry in chain.from_iterable(told):
-        by_stage.setdefault(entry[0], []).append(entry)
-    return {
-        stage: TimeMetrics(
-            None if (least := min(e[3] for e in entries)) == BEGINNING else least,
-            sum(e[1] for e in entries),
-            sum(e[2] for e in entries),
-        )
-        for stage, entries in by_stage.items()
-    }
+def _time_metrics(done: Counters, watermark: int | None) -> TimeMetrics | None:
+    """Return what is known of the event time of a stage, if it has one."""
+    if watermark is None and not done.late_rows and not done.ahead_rows:
+        return None
+    known = None if watermark == BEGINNING else watermark
+    return TimeMetrics(known, done.late_rows, done.ahead_rows)
 
 
 def _launcher(options: LaunchOptions) -> Any:
@@ -498,12 +612,3 @@ def _launcher(options: LaunchOptions) -> Any:
         msg = f"pyspark cannot be imported ({error}); install it, or run on='local'"
         raise LaunchError(msg) from error
     return spark
-
-
-def _safe(name: str) -> str:
-    """Return the flow's name with what does not belong in a file name replaced."""
-    cleaned = "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
-    if not cleaned:
-        msg = "a flow needs a name; write Flow('my-flow')"
-        raise UsageError(msg)
-    return cleaned[:64]

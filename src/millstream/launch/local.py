@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from millstream.launch.keeping import worker_store
 from millstream.plan.iteration import at_work
 from millstream.protocol.ids import COORDINATOR, PeerId
-from millstream.runtime.background import Inline, Threaded
+from millstream.runtime.background import Inline, Threaded, for_driver
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.coordinator import Coordinator
 from millstream.runtime.inprocess import Hub
@@ -77,7 +77,7 @@ class LocalRun:
             self._deployment,
             self._hub.join(COORDINATOR),
             self._clock,
-            background=self._background("millstream-driver-files"),
+            background=for_driver() if manual is None else Inline(),
             backing=backing,
         )
         self._workers = [self._worker(own) for own in ids]

@@ -10,6 +10,8 @@ import ipaddress
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 import zipfile
 from contextlib import contextmanager
@@ -20,14 +22,20 @@ from millstream.errors import LaunchError
 from millstream.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    Trust = Callable[[str], bool]
+    """Whether modules may be loaded from a path of the machine that it is called on."""
 
 __all__ = [
     "PACKAGE",
+    "address_towards",
     "await_exit",
     "check_java",
     "environment",
     "is_loopback",
+    "path_guard",
+    "python_problem",
     "share_of_cores",
     "zipped_package",
 ]
@@ -37,6 +45,13 @@ PACKAGE = Path(__file__).parent.parent
 _WAIT_S = 0.02
 _KILLED_S = 5.0
 """Spark kills the Python process of a cancelled task after two seconds."""
+
+
+def address_towards(host: str) -> str:
+    """Return the address by which a host knows this machine; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 1))
+        return str(probe.getsockname()[0])
 
 
 def share_of_cores(workers: int) -> int:
@@ -54,6 +69,21 @@ def check_java() -> None:
             "(or newer) and set JAVA_HOME, or run on='local'"
         )
         raise LaunchError(msg)
+
+
+def python_problem(python: str) -> str:
+    """Return why Spark cannot run a worker with a Python of this machine, or ``""``."""
+    found = shutil.which(python)
+    if found is None:
+        return f"there is no program {python!r}"
+    if found == sys.executable:
+        return ""
+    look = (
+        "import importlib.util, sys; sys.exit(not importlib.util.find_spec('pyarrow'))"
+    )
+    command = [found, "-c", look]
+    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - above
+    return "No module named 'pyarrow'" if done.returncode else ""
 
 
 @contextmanager
@@ -110,3 +140,39 @@ def _is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def path_guard(*, trusts_all: bool) -> Trust:
+    """Return a function, pickled by value, that trusts a path which is there for good.
+
+    What the driver has in ``/tmp``, another user of an executor's machine may have made
+    there.  A path in which everybody may write is not trusted, nor one below such a
+    directory unless root or we have made what lies in there.
+
+    Parameters
+    ----------
+    trusts_all
+        Whether the machine is the driver's own, which uses these paths itself.
+    """
+
+    def can_trust(path: str) -> bool:
+        import os  # noqa: PLC0415 - pickled by value
+        import stat  # noqa: PLC0415
+
+        path, made_by = os.path.realpath(path), -1
+        while not trusts_all:
+            try:
+                found = os.stat(path)  # noqa: PTH116 - needs no more imports
+            except OSError:
+                return False
+            is_open = found.st_mode & stat.S_IWOTH
+            is_ours = found.st_mode & stat.S_ISVTX and made_by in (0, os.geteuid())
+            if is_open and not is_ours:
+                return False
+            above, made_by = os.path.dirname(path), found.st_uid  # noqa: PTH120
+            if above == path:
+                break
+            path = above
+        return True
+
+    return can_trust

@@ -47,13 +47,15 @@ class LaunchOptions:
 
     on: str | None = None
     spark: Any = None
-    master: str | None = None
+    master: str | None = field(default=None, repr=False)
     workers: int | None = None
     insecure: bool = False
-    state: str | None = None
-    resume_from: str | None = None
+    state: str | None = field(default=None, repr=False)
+    resume_from: str | None = field(default=None, repr=False)
     state_backend: Literal["memory", "rocksdb"] | None = None
+    state_key: bytes | Callable[[], bytes] | None = field(default=None, repr=False)
     drop_state: bool = False
+    repeat_output: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     #: A clock that is set by hand, for tests; only on ``local``.
     clock: ManualTime | None = None
@@ -86,6 +88,7 @@ def merged_options(said: LaunchOptions) -> LaunchOptions:
         resume_from=said.resume_from or default.resume_from,
         state_backend=said.state_backend or default.state_backend,
         drop_state=said.drop_state or default.drop_state,
+        repeat_output=said.repeat_output or default.repeat_output,
         settings={**said.settings, **default.settings},
         clock=said.clock or default.clock,
     )

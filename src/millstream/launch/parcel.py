@@ -11,10 +11,12 @@ from __future__ import annotations
 import pickle
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from millstream.credentials import apart
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,28 +24,58 @@ if TYPE_CHECKING:
 
     from millstream.runtime.deployment import Deployment
 
-__all__ = ["packed", "unpacked"]
+__all__ = ["packed", "parted", "unpacked"]
 
 _MAIN = "__main__"
+_LENGTH_BYTES = 4
 
 
 def packed(deployment: Deployment) -> bytes:
-    """Pickle the flow; its functions were checked, its data may still refuse."""
+    """Pickle the flow; its functions were checked, its data may still refuse.
+
+    What is secret comes first, behind its length, so that it can travel apart.
+    """
+    values: list[str] = []
+    bare = replace(deployment, state_directory="", state_key=b"")
     try:
-        data: bytes = cloudpickle.dumps((deployment, _main_classes()), protocol=5)
+        with apart(values):
+            body: bytes = cloudpickle.dumps((bare, _main_classes()), protocol=5)
     except Exception as error:
         msg = (
-            f"flow {deployment.stages.name!r} cannot be sent to workers: {error}; make "
-            "sources, sinks and initial values of plain data"
+            f"flow {deployment.stages.name!r} cannot be sent to workers: "
+            f"{_holder(deployment)}{error}; make sources, sinks and initial values of "
+            "plain data"
         )
         raise UsageError(msg) from error
-    return data
+    kept = (values, deployment.state_directory, deployment.state_key)
+    secrets = pickle.dumps(kept, protocol=5)
+    return len(secrets).to_bytes(_LENGTH_BYTES, "big") + secrets + body
+
+
+def parted(data: bytes) -> tuple[bytes, bytes]:
+    """Return what is secret, and the rest; both together are what was packed."""
+    end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
+    return data[:end], data[end:]
+
+
+def _holder(deployment: Deployment) -> str:
+    """Say whose data refuses, if it is that of an operator."""
+    for stage in deployment.stages.stages:
+        for node in stage.nodes:
+            if not _can_travel(node.spec):
+                return f"`{node.verb}` at {node.location}, "
+    return ""
 
 
 @contextmanager
 def unpacked(data: bytes) -> Iterator[Deployment]:
     """Give the flow back, with the classes of its program in place meanwhile."""
-    deployment, classes = pickle.loads(data)  # noqa: S301 - from our own driver
+    secrets, body = parted(data)
+    kept = pickle.loads(secrets[_LENGTH_BYTES:])  # noqa: S301 - from our own driver
+    values, directory, key = kept
+    with apart(values):
+        bare, classes = pickle.loads(body)  # noqa: S301 - from our own driver
+    deployment = replace(bare, state_directory=directory, state_key=key)
     main = vars(sys.modules[_MAIN])
     hidden = {name: main[name] for name in classes if name in main}
     main.update(classes)
@@ -63,9 +95,9 @@ def _main_classes() -> dict[str, type[Any]]:
     }
 
 
-def _can_travel(value: type[Any]) -> bool:
+def _can_travel(value: object) -> bool:
     try:
         cloudpickle.dumps(value)
-    except Exception:  # noqa: BLE001 - a class that no row needs may hold anything
+    except Exception:  # noqa: BLE001 - pickling may raise anything
         return False
     return True

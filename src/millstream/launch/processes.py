@@ -33,11 +33,14 @@ def worker_count(options: LaunchOptions) -> int:
 def start(
     deployment: Deployment,
     backing: Backing,
-    options: LaunchOptions,  # noqa: ARG001 - as the other launchers
+    options: LaunchOptions,
 ) -> ProcessRun:
     """Start one process per worker."""
     cores = share_of_cores(deployment.worker_count)
-    return ProcessRun(Recruiter(deployment, backing, cores=cores))
+    recruiter = Recruiter(
+        deployment, backing, cores=cores, is_insecure=options.insecure
+    )
+    return ProcessRun(recruiter)
 
 
 class ProcessRun:

@@ -6,17 +6,19 @@ importable and takes plain data: nothing of the driver's engine is pickled.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import socket
 import sys
 import threading
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from millstream.launch.keeping import worker_store
 from millstream.launch.parcel import unpacked
+from millstream.observe.log import show_log
 from millstream.protocol.handshake import derive_key
 from millstream.runtime.background import Threaded
 from millstream.runtime.clock import SystemClock
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.ports import Address
+    from millstream.protocol.handshake import Protection
     from millstream.protocol.ids import PeerId
     from millstream.runtime.deployment import Deployment
+    from millstream.runtime.tls import Certificate
 
 __all__ = ["Bootstrap", "network_key", "serve"]
 
@@ -51,15 +55,22 @@ class Bootstrap:
         Where the driver finds modules; searched after the worker's own.
     cores
         How many cores the worker may keep busy.
+    protection, certificate
+        What guards the connections of the job, and with what.
+    log_level
+        From which level on it logs to its standard error; ``""`` for not at all.
     """
 
     worker: PeerId
-    secret: bytes
+    secret: bytes = field(repr=False)
     job: bytes
     coordinator: Address
-    deployment: bytes
+    deployment: bytes = field(repr=False)
     python_path: tuple[str, ...]
     cores: int
+    protection: Protection
+    certificate: Certificate | None
+    log_level: str = ""
 
 
 def network_key(secret: bytes) -> bytes:
@@ -67,9 +78,16 @@ def network_key(secret: bytes) -> bytes:
     return derive_key(secret, b"network")
 
 
-def serve(bootstrap: Bootstrap) -> str:
-    """Run a worker to its end; return why it left, or "" if the job was complete."""
+def serve(bootstrap: Bootstrap, *, owns_process: bool = False) -> str:
+    """Run a worker to its end; return why it left, or "" if the job was complete.
+
+    Parameters
+    ----------
+    owns_process
+        Whether nobody else uses the process, so that it may be ended if it hangs.
+    """
     sys.path += [path for path in bootstrap.python_path if path not in sys.path]
+    show_log(bootstrap.log_level)
     with ExitStack() as stack:
         stack.enter_context(_polars_threads(bootstrap.cores))
         stack.enter_context(_short_turns())
@@ -77,7 +95,9 @@ def serve(bootstrap: Bootstrap) -> str:
             deployment = stack.enter_context(unpacked(bootstrap.deployment))
         except Exception as error:  # noqa: BLE001 - a user's module may raise anything
             return f"it could not load the flow: {type(error).__name__}: {error}"
-        return _serve(bootstrap, deployment)
+        if owns_process:
+            stack.callback(faulthandler.cancel_dump_traceback_later)
+        return _serve(bootstrap, deployment, owns_process=owns_process)
 
 
 @contextmanager
@@ -112,7 +132,7 @@ def _short_turns() -> Iterator[None]:
         sys.setswitchinterval(before_s)
 
 
-def _serve(bootstrap: Bootstrap, deployment: Deployment) -> str:
+def _serve(bootstrap: Bootstrap, deployment: Deployment, *, owns_process: bool) -> str:
     """Run a worker beside a heart."""
     config = deployment.config
     is_over = threading.Event()
@@ -120,8 +140,11 @@ def _serve(bootstrap: Bootstrap, deployment: Deployment) -> str:
         bootstrap.worker,
         _network(bootstrap, config, listens=False),
         bootstrap.coordinator,
+        SystemClock(),
         interval_s=config.heartbeat_ms / 1000,
+        patience_s=config.launch_timeout_ms / 1000,
         on_lost=_exit_unless(is_over, config),
+        on_beat=_exit_without_beats(config) if owns_process else lambda: None,
     )
     heart.start()
     try:
@@ -160,6 +183,8 @@ def _network(bootstrap: Bootstrap, config: Config, *, listens: bool) -> TCPNetwo
         clock=SystemClock(),
         config=config,
         host=_own_host(bootstrap.coordinator),
+        protection=bootstrap.protection,
+        certificate=bootstrap.certificate,
         listens=listens,
     )
 
@@ -172,6 +197,20 @@ def _exit_unless(is_over: threading.Event, config: Config) -> Callable[[str], No
             os._exit(_EXIT_ORPHANED)
 
     return on_lost
+
+
+def _exit_without_beats(config: Config) -> Callable[[], None]:
+    """End the process, and say where it stands, if this is not called for long.
+
+    Native code that holds the interpreter stops the heart too; by then the worker counts
+    as lost, and nobody else would end it if its driver is gone.
+    """
+    silent_s = (config.lease_ms + config.stop_grace_ms) / 1000
+
+    def on_beat() -> None:
+        faulthandler.dump_traceback_later(silent_s, exit=True)
+
+    return on_beat
 
 
 def _own_host(coordinator: Address) -> str:
@@ -188,7 +227,7 @@ def main() -> None:
         bootstrap: Bootstrap = pickle.load(sys.stdin.buffer)  # noqa: S301 - our parent's
     except EOFError:
         sys.exit("the process that started this worker is gone")
-    sys.exit(1 if serve(bootstrap) else 0)
+    sys.exit(1 if serve(bootstrap, owns_process=True) else 0)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -24,19 +24,31 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+from millstream.credentials import harmless, shown, without_credentials
 from millstream.errors import LaunchError, UsageError
+from millstream.launch.gate import check_gate, check_speculation, is_protected
 from millstream.launch.machine import (
     PACKAGE,
+    address_towards,
     await_exit,
     check_java,
     environment,
     is_loopback,
+    path_guard,
+    python_problem,
     share_of_cores,
     zipped_package,
 )
+from millstream.launch.own_session import OwnSession, is_placed, is_stopped
+from millstream.launch.parcel import parted
 from millstream.launch.recruit import Recruiter
-from millstream.launch.slots import check_slots, workers_beside
-from millstream.launch.sparkwords import first_words, local_slots, spark_reason
+from millstream.launch.slots import check_slots, settled, workers_beside
+from millstream.launch.sparkwords import (
+    first_words,
+    local_slots,
+    python_advice,
+    spark_reason,
+)
 from millstream.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -44,6 +56,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from millstream.launch.machine import Trust
     from millstream.launch.options import LaunchOptions
     from millstream.launch.resident import Bootstrap
     from millstream.protocol.ids import PeerId
@@ -56,8 +69,8 @@ _WAIT_S = 0.02
 _LEAVE_S = 3.0
 """Time in which Spark notices that a task has returned."""
 _JOIN_S = 10.0
-_SETTLE_S = 2.0
-_SETTLED_WITHIN_S = 30.0
+_CLOSURE_BYTES_MAX = 256 * 1024
+"""Far below what PySpark writes to a file (spark.broadcast.UDFCompressionThreshold)."""
 _LOOPBACK = "127.0.0.1"
 _EMBEDDED = {
     "spark.ui.enabled": "false",
@@ -82,7 +95,7 @@ def worker_count(options: LaunchOptions) -> int:
         return cluster.workers_beside(options.workers, options.spare_slots)
     if options.workers:
         return options.workers
-    if options.spark is None and not _is_placed() and _active_session() is None:
+    if options.spark is None and not is_placed() and _active_session() is None:
         slots = local_slots(options.master or "local[*]")
         if slots is not None:
             return slots
@@ -99,8 +112,9 @@ def start(deployment: Deployment, backing: Backing, options: LaunchOptions) -> S
             cluster.check_slots(deployment.worker_count)
         cluster.ship_package()
         cores = cluster.cores_of_each(deployment.worker_count)
+        hosts = cluster.driver_host, cluster.bind_host
         recruiter = Recruiter(
-            deployment, backing, cluster.driver_host, cluster.bind_host, cores=cores
+            deployment, backing, *hosts, cores=cores, is_insecure=options.insecure
         )
         return SparkRun(recruiter, cluster, deployment.stages.name)
     except BaseException:
@@ -116,6 +130,8 @@ class SparkRun:
         self._cluster = cluster
         self._name = name
         self._recruiter = recruiter
+        self._lock = threading.Lock()
+        self._body: Any = None
         self._groups: dict[PeerId, str] = {}
         self._threads: dict[PeerId, threading.Thread] = {}
         for worker in recruiter.worker_ids:
@@ -154,6 +170,9 @@ class SparkRun:
         self._alive_after(_JOIN_S)
         if self._cluster.is_here:
             await_exit([self.coordinator.pids.get(worker) for worker in hung])
+        if not isinstance(self._body, bytes | None):
+            with suppress(Exception):  # the session may be gone, and its files with it
+                self._body.destroy()
         _own.leave(self._cluster.session)
 
     def _alive_after(self, patience_s: float) -> list[PeerId]:
@@ -164,30 +183,51 @@ class SparkRun:
             thread.join(max(0, deadline_ns - clock.monotonic_ns()) / 1e9)
         return [worker for worker, t in self._threads.items() if t.is_alive()]
 
+    def _task(self, bootstrap: Bootstrap) -> Callable[..., Iterator[pa.RecordBatch]]:
+        """Return the task of a worker, whose closure holds secrets and little else."""
+        secrets, body = parted(bootstrap.deployment)
+        with self._lock:
+            self._body = self._body or self._cluster.shipped(body)
+        # The path is the task's business: a worker takes it as it is.
+        small = replace(bootstrap, deployment=secrets, python_path=())
+        can_trust = path_guard(trusts_all=self._cluster.is_here)
+        path = bootstrap.python_path
+        return _task(pickle.dumps(small, protocol=5), self._body, path, can_trust)
+
     def _run_worker(self, worker: PeerId, bootstrap: Bootstrap) -> None:
         """Wait for the Spark job of one worker; the body of its thread."""
         session = self._cluster.session
         try:
             self._cluster.tag(self._groups[worker], f"{self._name}: worker {worker}")
-            task = _task(pickle.dumps(bootstrap, protocol=5), bootstrap.python_path)
+            task = self._task(bootstrap)
             frame = session.range(0, 1, 1, 1).mapInArrow(task, "reason string")
             reason = frame.collect()[0][0] or "its task ended"
         except Exception as error:  # noqa: BLE001 - Spark may raise anything
-            reason = spark_reason(str(error) or type(error).__name__)
+            reason = self._cluster.reason(str(error) or type(error).__name__)
         self.coordinator.worker_exited(worker, reason)
 
 
 def _task(
-    bootstrap: bytes, python_path: tuple[str, ...]
+    bootstrap: bytes, body: Any, python_path: tuple[str, ...], can_trust: Trust
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of a worker's Spark task; its one row says why it left.
 
     It is pickled by value and names nothing of this module, so that the executor
     neither needs Millstream to unpickle it nor imports the driver's side of Spark.
+
+    Parameters
+    ----------
+    bootstrap
+        Pickled, with the secrets and without the rest of the flow.
+    body
+        The rest, as bytes or as a broadcast of them.
+    can_trust
+        Tells which directories of the executor modules may come from.
     """
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pickle  # noqa: PLC0415 - see above
+        import dataclasses  # noqa: PLC0415 - see above
+        import pickle  # noqa: PLC0415
         import sys  # noqa: PLC0415
 
         import pyarrow  # noqa: PLC0415, ICN001
@@ -199,10 +239,14 @@ def _task(
         if context is not None and context.attemptNumber() > 0:
             reason = "its Spark task was lost, and a worker never starts twice"
         else:
-            sys.path += [path for path in python_path if path not in sys.path]
+            new = [path for path in python_path if path not in sys.path]
+            sys.path += filter(can_trust, new)
             from millstream.launch.resident import serve  # noqa: PLC0415
 
-            reason = serve(pickle.loads(bootstrap))  # noqa: S301 - from Spark's task
+            found = pickle.loads(bootstrap)  # noqa: S301 - from Spark's task
+            rest = body if isinstance(body, bytes) else body.value
+            whole = found.deployment + rest
+            reason = serve(dataclasses.replace(found, deployment=whole))
         yield pyarrow.RecordBatch.from_pydict({"reason": [reason]})
 
     return task
@@ -210,6 +254,9 @@ def _task(
 
 class _Cluster:
     """A Spark session of this process, and what the launcher must know about it."""
+
+    #: Whether its settings say how what is sent to executors is protected.
+    tells_protection = True
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -256,10 +303,16 @@ class _Cluster:
     @property
     def is_trusted(self) -> bool:
         """Whether the job's secret reaches only those who belong to the cluster."""
-        is_authenticated = self.setting("spark.authenticate", "false") == "true"
-        return is_authenticated or all(
+        return is_protected(self.core_setting) or all(
             is_loopback(host) for host in (self.driver_host, self.bind_host)
         )
+
+    def core_setting(self, key: str) -> str:
+        """Return a setting that holds for all of Spark, or "".
+
+        A session that was got from a builder may say what its context does not do.
+        """
+        return str(self._context.getConf().get(key) or "")
 
     def setting(self, key: str, default: str) -> str:
         """Return a setting of the session as text."""
@@ -273,23 +326,7 @@ class _Cluster:
         """Return how many tasks can run at once, once the executors have come."""
         if self.is_here or self.is_growing:
             return int(self._context.defaultParallelism)
-        clock, pause = SystemClock(), threading.Event()
-        changed_ns = start_ns = clock.monotonic_ns()
-        slots = self._slots_now()
-        while True:
-            pause.wait(_WAIT_S)
-            now_ns, now = clock.monotonic_ns(), self._slots_now()
-            if now != slots:
-                slots, changed_ns = now, now_ns
-            if slots and now_ns - changed_ns > _SETTLE_S * 1e9:
-                return slots
-            if now_ns - start_ns > _SETTLED_WITHIN_S * 1e9:
-                msg = (
-                    f"no executor came to {self.master} within {_SETTLED_WITHIN_S:g} s; "
-                    "look there for free cores and memory, or say workers=N to wait "
-                    "longer"
-                )
-                raise LaunchError(msg)
+        return settled(self._slots_now, self.master)
 
     def workers_beside(self, workers: int | None, spare: int) -> int:
         """Return how many workers to start so that `spare` slots stay free."""
@@ -300,20 +337,35 @@ class _Cluster:
 
     def check(self, *, is_insecure: bool) -> None:
         """Refuse what cannot work, each in a sentence with the fix in it."""
-        if self.setting("spark.speculation", "false").lower() == "true":
-            msg = (
-                "spark.speculation is true, which would start a second copy of every "
-                "worker; set it to false for this session"
-            )
-            raise UsageError(msg)
-        if not (self.is_trusted or is_insecure):
-            msg = (
-                f"workers would connect to the driver at {self.driver_host} while Spark "
-                "itself is not authenticated, so whoever can reach Spark could read the "
-                "job's secret; set spark.authenticate=true, or pass insecure=True on a "
-                "network you trust"
-            )
-            raise UsageError(msg)
+        check_speculation(self.setting("spark.speculation", "false"))
+        if not self.is_trusted:
+            told = self.core_setting if self.tells_protection else None
+            check_gate(self.driver_host, told, is_insecure=is_insecure)
+        problem = python_problem(self.python) if self.python and self.is_here else ""
+        if problem:
+            advice = python_advice(self.python, sys.executable)
+            msg = f"a worker could not start: {problem}; {advice}"
+            raise LaunchError(msg)
+
+    def shipped(self, body: bytes) -> Any:
+        """Return the flow as a task may refer to it.
+
+        PySpark writes the closure of a task that is too large to a file.  The secrets are
+        in the closure, so what may be large goes another way.
+        """
+        return self._context.broadcast(body) if len(body) > _CLOSURE_BYTES_MAX else body
+
+    @property
+    def python(self) -> str:
+        """The Python that executors run, as Spark calls it."""
+        return str(self._context.pythonExec)
+
+    def reason(self, text: str) -> str:
+        """Return why a worker ended, from what Spark says."""
+        reason = spark_reason(text)
+        if "No module named" in reason and self.python:
+            return f"{reason}; {python_advice(self.python, sys.executable)}"
+        return reason
 
     def ship_package(self) -> None:
         """Send Millstream itself to executors on other machines, once per session."""
@@ -374,6 +426,9 @@ class _Cluster:
 class _ConnectCluster(_Cluster):
     """A Spark Connect session: the driver's JVM is behind a server."""
 
+    #: None is about the channel to the server.
+    tells_protection = False
+
     @property
     def is_here(self) -> bool:
         return is_loopback(self._server) and super().is_here
@@ -387,9 +442,7 @@ class _ConnectCluster(_Cluster):
         """Where executors reach *this* process, which is not Spark's driver."""
         if is_loopback(self._server):
             return super().driver_host
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((self._server, 1))
-            return str(probe.getsockname()[0])
+        return address_towards(self._server)
 
     @property
     def bind_host(self) -> str:
@@ -399,6 +452,18 @@ class _ConnectCluster(_Cluster):
     def is_trusted(self) -> bool:
         """A secret on its way to a remote server needs more than Spark's own word."""
         return is_loopback(self._server) and super().is_trusted
+
+    def core_setting(self, key: str) -> str:
+        return self.setting(key, "")
+
+    def shipped(self, body: bytes) -> Any:
+        """Return it as it is: there are no broadcasts, nor files of the driver's."""
+        return body
+
+    @property
+    def python(self) -> str:
+        """Nobody tells."""
+        return ""
 
     def settled_slots(self) -> int:
         slots = local_slots(self.master)
@@ -434,45 +499,7 @@ class _ConnectCluster(_Cluster):
         return str(self.session.client.host).strip("[]")
 
 
-class _OwnSession:
-    """The session that this module made, if any, and how many jobs are on it.
-
-    Jobs that run at the same time share it, and the last one to leave stops it.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self._session: Any = None
-        self._job_count = 0
-
-    @property
-    def session(self) -> Any:
-        """The session, unless it was stopped by somebody else."""
-        if self._session is not None and _is_stopped(self._session):
-            self._session, self._job_count = None, 0
-        return self._session
-
-    def adopt(self, session: Any) -> None:
-        """Be responsible for a session."""
-        self._session, self._job_count = session, 0
-
-    def join(self, session: Any) -> None:
-        """Count a job that starts on a session, ours or not."""
-        with self.lock:
-            self._job_count += session is self.session
-
-    def leave(self, session: Any) -> None:
-        """Count a job off that ran on a session, ours or not."""
-        with self.lock:
-            if session is not self.session:
-                return
-            self._job_count -= 1
-            if not self._job_count:
-                self._session = None
-                session.stop()
-
-
-_own = _OwnSession()
+_own = OwnSession()
 
 
 def _find(options: LaunchOptions, workers: int | None) -> _Cluster:
@@ -481,14 +508,14 @@ def _find(options: LaunchOptions, workers: int | None) -> _Cluster:
         session = options.spark or _own.session or _active_session()
         if session is None:
             session = _made_session(options, workers)
-    if type(session).__name__ != "SparkSession" or _is_stopped(session):
+    if type(session).__name__ != "SparkSession" or is_stopped(session):
         msg = f"spark= takes a SparkSession that is not stopped, got {session!r}"
         raise UsageError(msg)
     is_connect = type(session).__module__.startswith("pyspark.sql.connect")
     cluster = _ConnectCluster(session) if is_connect else _Cluster(session)
     if options.master and not is_connect and options.master != cluster.master:
         msg = (
-            f"master={options.master!r} was asked for, but this program has a session "
+            f"master={shown(options.master)!r} was asked for, but this program has a session "
             f"on {cluster.master!r}; leave one of the two out"
         )
         raise UsageError(msg)
@@ -497,7 +524,7 @@ def _find(options: LaunchOptions, workers: int | None) -> _Cluster:
 
 def _made_session(options: LaunchOptions, workers: int | None) -> SparkSession:
     """Make a session; spark-submit's belongs to the program, any other to its jobs."""
-    master = options.master or (None if _is_placed() else f"local[{workers or '*'}]")
+    master = options.master or (None if is_placed() else f"local[{workers or '*'}]")
     is_local = local_slots(master or "") is not None
     builder = SparkSession.builder.appName("millstream")
     if master is not None:
@@ -511,13 +538,14 @@ def _made_session(options: LaunchOptions, workers: int | None) -> SparkSession:
     try:
         with environment(variables if is_local else {}):
             session = builder.getOrCreate()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - Spark may raise anything
         msg = (
-            f"Spark could not be started: {first_words(str(error))}; see what Spark "
-            "printed, or run on='local'"
+            "Spark could not be started: "
+            f"{first_words(without_credentials(str(error), master or ''))}; see what "
+            "Spark printed, or run on='local'"
         )
-        raise LaunchError(msg) from error
-    if not _is_placed():
+        raise LaunchError(msg) from harmless(error, master or "")
+    if not is_placed():
         _own.adopt(session)
     return session
 
@@ -536,17 +564,6 @@ def _active_session() -> Any:
     return None
 
 
-def _is_stopped(session: Any) -> bool:
-    if hasattr(session, "is_stopped"):
-        return bool(session.is_stopped)
-    return getattr(session.sparkContext, "_jsc", None) is None
-
-
 def _has_jvm() -> bool:
     """Whether a JVM of this program runs already."""
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
-
-
-def _is_placed() -> bool:
-    """Whether spark-submit, or a remote server, says where Spark is."""
-    return any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"))

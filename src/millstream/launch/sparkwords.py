@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = ["first_words", "local_slots", "spark_reason"]
+__all__ = ["first_words", "local_slots", "python_advice", "spark_reason"]
 
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
@@ -35,6 +35,21 @@ def spark_reason(text: str) -> str:
     if python_error:
         return f"its Spark task failed: {python_error[-1].strip()}"
     return f"its Spark job ended: {first_words(text)}"
+
+
+def python_advice(python: str, own: str) -> str:
+    """Say which Python executors run, and how to give them another.
+
+    Examples
+    --------
+    >>> print(python_advice("python3", "/venv/bin/python").partition(";")[0])
+    Spark runs workers with 'python3', and this program runs with '/venv/bin/python'
+    """
+    return (
+        f"Spark runs workers with {python!r}, and this program runs with {own!r}; set "
+        "PYSPARK_PYTHON to a Python that has Millstream's packages before the session "
+        "starts"
+    )
 
 
 def first_words(text: str) -> str:

@@ -7,9 +7,9 @@ other aggregates have one dict loop per batch.
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
-from functools import reduce
+from functools import partial, reduce
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SnapshotError
@@ -24,6 +24,8 @@ from millstream.plan.nodes import (
     CombineAll,
     Scan,
 )
+from millstream.state.copies import own_copy
+from millstream.state.keyhash import check_keys
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ _HELD_TIMEOUTS = 4
 _TIMEOUT_NS = 250_000_000
 """What stands for the timeout of buffers that have none."""
 
-_UNCHANGING = frozenset({bool, bytes, float, frozenset, int, str, tuple, type(None)})
+_key = itemgetter(0)
 
 
 def accumulate(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) -> None:
@@ -76,7 +78,7 @@ def accumulate_sums(parts: dict[Any, Any], rows: Rows) -> None:
 
 def accumulate_parts(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) -> None:
     """Merge each row, a pair of key and accumulator, into the accumulators."""
-    if aggregate.name in ("count", "sum"):
+    if aggregate.kind in ("count", "sum"):
         accumulate_sums(parts, rows)
         return
     merge = aggregate.merge
@@ -125,10 +127,14 @@ class Combined(Operator):
         yield self.flush()
 
     def _take(self, rows: Rows) -> None:
-        if self._aggregate.name == "sum":
-            accumulate_sums(self._parts, rows)
-        else:
-            accumulate(self._parts, rows, self._aggregate)
+        try:
+            if self._aggregate.kind == "sum":
+                accumulate_sums(self._parts, rows)
+            else:
+                accumulate(self._parts, rows, self._aggregate)
+        except TypeError:
+            check_keys(list(map(_key, rows)))
+            raise
 
 
 class CountedKeys(Combined):
@@ -137,12 +143,21 @@ class CountedKeys(Combined):
     def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
         super().__init__(nodes, config, clock)
         counts: Counter[Any] = Counter()
-        self.fused = fuse(nodes[:-1], take_keys=counts.update)
+        self.fused = fuse(nodes[:-1], take_keys=partial(_count, counts))
         self._count = self.fused.function
         self._parts = counts
 
     def _take(self, rows: Rows) -> None:
         self._count(rows)
+
+
+def _count(counts: Counter[Any], keys: Iterable[Any]) -> None:
+    try:
+        counts.update(keys)
+    except TypeError:
+        if isinstance(keys, list):
+            check_keys(keys)
+        raise
 
 
 class Aggregated(ByKey):
@@ -194,7 +209,7 @@ class AggregatedAll(Operator):
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         aggregate = self._aggregate
-        if aggregate.name == "count" and not self._is_combined:
+        if aggregate.kind == "count" and not self._is_combined:
             self._part = len(rows) + (0 if self._part is MISSING else self._part)
             return []
         update = aggregate.merge if self._is_combined else aggregate.update
@@ -258,5 +273,5 @@ class Scanned(ByKey):
             parts[key] = part
             made = finish(part) if finish is not None else part
             # What is sent on must not change when the next value comes.
-            result.append((key, made if type(made) in _UNCHANGING else copy.copy(made)))
+            result.append((key, own_copy(made)))
         return result

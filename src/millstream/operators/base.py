@@ -86,8 +86,11 @@ class Operator:
         """Yield the rows that follow from the wall clock; called at `tick_at_ms`."""
         return ()
 
+    def roll(self) -> None:
+        """Hold back nothing that was written when it is sealed the next time."""
+
     def seal(self, epoch: Epoch) -> Any:  # noqa: ARG002 - for operators that write
-        """Make what was written since the last time ready for a commit; name it."""
+        """Make what was written ready for a commit and name it, maybe `Later`."""
         return None
 
     def finish(self) -> Iterable[Rows]:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from millstream.state.settings import StateSettings
     from millstream.state.table import Table
 
-__all__ = ["TaskContext", "build_chain"]
+__all__ = ["TaskContext", "build_chain", "build_run", "runs_of"]
 
 _ROW_SPECS = (
     specs.Map,
@@ -88,6 +88,8 @@ class TaskContext:
         How state by key is kept; None if no snapshots are taken of it.
     has_letters
         Whether records that make a function raise become dead letters.
+    generation
+        Goes up with every recovery.
     clock
         What time it is.
     """
@@ -99,6 +101,7 @@ class TaskContext:
     state: StateSettings | None = None
     has_letters: bool = False
     worker_count: int = 1
+    generation: int = 0
     clock: Clock = field(kw_only=True)
 
     def make_table(self) -> Table | None:
@@ -108,9 +111,14 @@ class TaskContext:
 
 def build_chain(nodes: Sequence[Node], context: TaskContext) -> list[Operator]:
     """Return the operators of a stage, fused where they can be."""
+    runs = runs_of(nodes, has_letters=context.has_letters)
+    return [operator for run in runs for operator in build_run(run, context)]
+
+
+def runs_of(nodes: Sequence[Node], *, has_letters: bool) -> list[tuple[Node, ...]]:
+    """Cut a stage into what becomes one operator each."""
     working = [node for node in nodes if not isinstance(node.spec, _TRANSPARENT)]
-    runs = _runs(working, has_letters=context.has_letters)
-    return [operator for run in runs for operator in _operators(run, context)]
+    return _runs(working, has_letters=has_letters)
 
 
 def _runs(nodes: list[Node], *, has_letters: bool) -> list[tuple[Node, ...]]:
@@ -169,10 +177,10 @@ def _fusible(node: Node) -> str | None:
 
 
 def _is_combined_count(node: Node) -> bool:
-    return isinstance(node.spec, specs.Combine) and node.spec.aggregate.name == "count"
+    return isinstance(node.spec, specs.Combine) and node.spec.aggregate.kind == "count"
 
 
-def _operators(run: tuple[Node, ...], context: TaskContext) -> list[Operator]:
+def build_run(run: tuple[Node, ...], context: TaskContext) -> list[Operator]:
     """Return the operator of a run, behind what finds the failing records for it."""
     operator = _operator(run, context)
     if context.has_letters and isinstance(operator, Sorted):
@@ -202,7 +210,9 @@ def _bare_operator(  # noqa: PLR0911 - one per kind
         combiner = CountedKeys if len(run) > 1 else Combined
         return combiner(run, context.config, context.clock)
     if isinstance(spec, specs.Write):
-        return Written(run, spec.sink.open(context.job, context.task_index))
+        writer = spec.sink.open(context.job, context.task_index)
+        writer.generation = context.generation
+        return Written(run, writer)
     if isinstance(spec, specs.Collect | specs.Result):
         sink = run[-1].id
         return Emitter(run, lambda rows: context.emit(sink, rows))

@@ -6,12 +6,12 @@ in a table, which they tell about the keys of every batch before they work on it
 
 from __future__ import annotations
 
-import copy
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.base import Operator, Rows
+from millstream.state.copies import own_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,6 @@ __all__ = ["ByKey", "kept_entries"]
 
 _LEAVING_ROWS = 1024
 _key = itemgetter(0)
-_UNCHANGING = frozenset({bool, bytes, float, int, str, type(None)})
 
 
 class ByKey(Operator):
@@ -70,7 +69,7 @@ class ByKey(Operator):
 def kept_entries(entries: dict[Any, Any], rows: Rows) -> Callable[[], None]:
     """Return what puts the entries of the rows' keys back as they are now."""
     keys = set(map(_key, rows))
-    before = {key: _copied(entries[key]) for key in keys if key in entries}
+    before = {key: own_copy(entries[key]) for key in keys if key in entries}
 
     def undo() -> None:
         for key in keys:
@@ -80,7 +79,3 @@ def kept_entries(entries: dict[Any, Any], rows: Rows) -> Callable[[], None]:
                 entries.pop(key, None)
 
     return undo
-
-
-def _copied(value: Any) -> Any:
-    return value if type(value) in _UNCHANGING else copy.deepcopy(value)

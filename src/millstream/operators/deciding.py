@@ -9,7 +9,13 @@ from millstream.operators.rounds import judge_of
 from millstream.plan.iteration import Decide, Port
 from millstream.protocol.barrier import Barrier
 from millstream.protocol.looks import Looks
-from millstream.protocol.rounds import Decider, HeadReady, HeadUnread, RoundsSoFar
+from millstream.protocol.rounds import (
+    Decider,
+    HeadReady,
+    HeadUnread,
+    RoundsSoFar,
+    SidesEnded,
+)
 from millstream.state.batches import joined
 from millstream.state.task_state import TaskState
 
@@ -45,6 +51,8 @@ class LookedAt(Operator):
                 told += self._decider.note_unread(message)
             elif isinstance(message, Barrier):
                 told += self._decider.announce(message)
+            elif isinstance(message, SidesEnded):
+                told += self._decider.end_sides()
             else:
                 told += self._decider.repeat()
         return told
@@ -59,7 +67,8 @@ class Decided(LookedAt):
         self, nodes: tuple[Node, ...], iteration: Iteration, head_count: int
     ) -> None:
         rounds = iteration.rounds_max, iteration.initial
-        super().__init__(nodes, Decider(head_count, *rounds, self._judged))
+        decider = Decider(head_count, *rounds, self._judged, has_open_sides=True)
+        super().__init__(nodes, decider)
         self._iteration = iteration
         self._judge = judge_of(iteration)
         self._results: list[Any] = []
@@ -80,11 +89,13 @@ class Decided(LookedAt):
         return [self._noted(told)]
 
     def _joined(self, results: list[Any]) -> Any:
-        if results or not self._iteration.makes_frames:
+        spec = self.nodes[0].spec
+        assert isinstance(spec, Decide)
+        if results or spec.schema is None:
             return joined(results) if results else []
         import polars as pl  # noqa: PLC0415 - only where there are data frames
 
-        return pl.DataFrame()
+        return pl.DataFrame(schema=spec.schema)
 
     def _judged(self, value: Any, results: Any) -> tuple[Any, bool]:
         made, is_enough = self._judge(value, results)

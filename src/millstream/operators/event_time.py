@@ -17,7 +17,7 @@ import cloudpickle
 
 from millstream.operators.base import Operator, Rows
 from millstream.operators.by_key import ByKey
-from millstream.plan.time import AssignTime, Behind, LateRow, timestamp
+from millstream.plan.time import TIME_LIMIT, AssignTime, Behind, LateRow, timestamp
 from millstream.protocol.watermark import (
     BEGINNING,
     END_OF_TIME,
@@ -249,7 +249,7 @@ class TimeAssigned(TimeGiver):
         function = self._spec.function
         rows_iterator = iter(rows)
         times = [function(row) for row in rows_iterator]
-        if set(map(type, times)) == {int}:
+        if set(map(type, times)) == {int} and _are_in_time(times):
             return times
         rows_iterator = iter(rows)
         return [timestamp(function(row)) for row in rows_iterator]
@@ -271,7 +271,7 @@ class TimeAssigned(TimeGiver):
                 continue
             made = promise(row, time)
             promised = promised if made is None else max(promised, made)
-        self.promise(promised)
+        self.promise(min(promised, TIME_LIMIT))
         return checked
 
     def _promise_of(self) -> Rule:
@@ -360,6 +360,10 @@ class TimeOrdered(ByKey):
         kept = self.entries if self.table is None else self.table
         for key, rows in kept.items():
             self._push(key, min(map(_timestamp_of, rows)))
+
+
+def _are_in_time(times: list[int]) -> bool:
+    return min(times) >= -TIME_LIMIT and max(times) <= TIME_LIMIT
 
 
 def _time_of_pair(pair: tuple[Any, tuple[int, Any]]) -> int:

@@ -18,21 +18,47 @@ from typing import TYPE_CHECKING, Any
 from millstream.errors import MillstreamError
 from millstream.operators.fuse import GENERATED
 from millstream.plan.frame_windows import HIDDEN, TriggerFrame
-from millstream.plan.nodes import Filter, FlatMap, Flatten, KeyBy, Map
+from millstream.plan.nodes import (
+    AggregateByKey,
+    Combine,
+    Filter,
+    FlatMap,
+    Flatten,
+    Inspect,
+    KeyBy,
+    Map,
+    Read,
+    Regroup,
+    Scan,
+)
+from millstream.plan.time import AssignTime, DropTime
 from millstream.plan.timed import bare
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from millstream.operators.base import Operator, Rows
     from millstream.plan.nodes import Node
 
-__all__ = ["Blame", "blame", "blame_at", "is_record_to_blame", "row_index"]
+__all__ = [
+    "Blame",
+    "blame",
+    "blame_at",
+    "blame_key",
+    "is_one_to_one",
+    "is_record_to_blame",
+    "row_index",
+]
 
 _OWN_FILES = f"{Path(__file__).parents[1]}{os.sep}"
 _STATE_FILES = f"{_OWN_FILES}state{os.sep}"
+_POLARS_FILES = f"site-packages{os.sep}polars{os.sep}"
 _PYTHON_FILES = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _ROW_TEXT_MAX = 200
+_BY_KEY = (AggregateByKey, Combine, Scan)
+_ONE_TO_ONE = (AssignTime, Combine, DropTime, Inspect, KeyBy, Map, Read, Regroup)
+"""What looks at the keys of as many rows as it gets, or makes as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +81,74 @@ class Blame:
     user_line: str
 
 
-def blame(error: BaseException, operator: Operator, rows: Rows | None) -> Blame:
-    """Find what `error`, raised inside ``operator.process(rows)``, is about."""
+def blame(
+    error: BaseException,
+    operator: Operator,
+    rows: Rows | None,
+    stage: Sequence[Node] = (),
+) -> Blame:
+    """Find what `error`, raised inside ``operator.process(rows)``, is about.
+
+    `stage` has the operators before it, of which one may have made its keys.
+    """
     frames = _frames(error.__traceback__)
+    place = _refused_key(frames)
+    if place is not None:
+        return _blame_key(operator.nodes, rows, place, stage)
     index = _row_index(frames, rows)
     if rows is None or index is None:
         node = _candidates(frames, operator)[-1]
         return Blame(node, None, "", _user_line(frames))
     node = _failing(_candidates(frames, operator), rows[index])
-    return Blame(
-        node, index, _shortened(_as_known(rows, index, operator)), _user_line(frames)
-    )
+    return Blame(node, index, _text(rows, index, operator), _user_line(frames))
+
+
+def _text(rows: Any, index: int, operator: Operator) -> str:
+    """Return the row as text; behind a key, what functions get and the key apart."""
+    row, first = _as_known(rows, index, operator), operator.nodes[0]
+    has_key = first.takes_pairs or isinstance(first.spec, _BY_KEY)
+    if has_key and isinstance(rows, list):
+        return f"{_shortened(row[1])} of key {_shortened(row[0])}"
+    return _shortened(row)
+
+
+def blame_key(error: BaseException, nodes: Sequence[Node], rows: Rows) -> Blame | None:
+    """Find which of the rows that were to be sent has a key that cannot be one."""
+    place = _refused_key(_frames(error.__traceback__))
+    return None if place is None else _blame_key(nodes[-1:], rows, place, nodes)
+
+
+def _blame_key(
+    nodes: Sequence[Node],
+    rows: Rows | None,
+    place: tuple[int, int],
+    stage: Sequence[Node] = (),
+) -> Blame:
+    """Say which row a key is of, if each row that came has one key."""
+    index, count = place
+    made = [node for node in stage or nodes if isinstance(node.spec, KeyBy)]
+    node = made[-1] if made else nodes[-1]
+    if rows is None or len(rows) != count or not is_one_to_one(nodes):
+        return Blame(node, None, "", "")
+    first = nodes[0]
+    row = bare(rows[index], is_timed=first.takes_times, has_key=first.takes_pairs)
+    return Blame(node, index, _shortened(row), "")
+
+
+def is_one_to_one(nodes: Sequence[Node]) -> bool:
+    """Whether operators make one row of every row, or look at one key of each."""
+    return all(isinstance(node.spec, _ONE_TO_ONE) for node in nodes)
+
+
+def _refused_key(frames: list[TracebackType]) -> tuple[int, int] | None:
+    """Return which of how many keys was refused, if that is what was raised."""
+    for frame in frames:
+        names = frame.tb_frame.f_locals
+        iterator = names.get("keys_iterator")
+        if iterator is not None:
+            count = len(names["keys"])
+            return count - length_hint(iterator) - 1, count
+    return None
 
 
 def _as_known(rows: Any, index: int, operator: Operator) -> Any:
@@ -95,7 +178,11 @@ def is_record_to_blame(error: BaseException) -> bool:
 
 def row_index(error: BaseException, rows: Rows) -> int | None:
     """Return which row of a batch an error is about, if that can be seen."""
-    return _row_index(_frames(error.__traceback__), rows)
+    frames = _frames(error.__traceback__)
+    place = _refused_key(frames)
+    if place is not None and place[1] == len(rows):
+        return place[0]
+    return _row_index(frames, rows)
 
 
 def _frames(trace: TracebackType | None) -> list[TracebackType]:
@@ -162,7 +249,9 @@ def _user_line(frames: list[TracebackType]) -> str:
 
 
 def _is_library(file: str) -> bool:
-    """Whether the file is Millstream's or Python's own."""
+    """Whether the file is Millstream's, Polars' or Python's own."""
+    if _POLARS_FILES in file:
+        return True
     if file.startswith(_PYTHON_FILES):
         return "site-packages" not in file
     return file.startswith((_OWN_FILES, "<frozen "))

@@ -159,19 +159,14 @@ class _RightSide:
 
     def __init__(self, rows: pl.DataFrame, spec: JoinFrames) -> None:
         self._spec = spec
-        self.rows, self._hashes = rows, np.zeros(0, dtype=np.uint64)
-        self._can_look_up = not any(
-            rows.schema[name].is_nested() for name in spec.right_on
-        )
-        if self._can_look_up:
-            hashes = _hashes(rows, spec.right_on)
-            order = np.argsort(hashes, kind="stable")
-            self.rows, self._hashes = rows[order], hashes[order]
+        hashes = _hashes(rows, spec.right_on)
+        order = np.argsort(hashes, kind="stable")
+        self.rows, self._hashes = rows[order], hashes[order]
 
     def joined(self, left: pl.DataFrame) -> pl.DataFrame:
         """Return what Polars makes of the batch and all of the right side."""
         right = self.rows
-        if self._can_look_up and right.height > _MANY * left.height:
+        if right.height > _MANY * left.height:
             right = self._near(left)
         result: pl.DataFrame = self._spec.query(left.lazy(), right.lazy()).collect()
         return result

@@ -150,8 +150,12 @@ class StateTable:
             self._give(delta, lambda table: table.apply(delta))
 
     def restore(self, deltas: Iterable[pl.DataFrame]) -> None:
-        """Apply deltas in the order in which they were taken, all at once."""
-        told = [delta for delta in deltas if not delta.is_empty()]
+        """Apply deltas in the order in which they were taken, all at once.
+
+        Parts that are not kept any more are left out.
+        """
+        own = [*self._aggregation.keys, *self._aggregation.names]
+        told = [delta.select(own) for delta in deltas if not delta.is_empty()]
         if told:
             self.apply(latest(told, self._aggregation.keys))
 

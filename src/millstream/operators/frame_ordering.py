@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from millstream.errors import SnapshotError
 from millstream.operators.base import Operator
 from millstream.operators.frame_runs import RowOrder, SortedRuns
 from millstream.plan.frames import SortFrame
@@ -32,6 +33,7 @@ class SortedFrame(Operator):
         spec = nodes[0].spec
         assert isinstance(spec, SortFrame)
         self._limit = spec.limit
+        self._spec = spec
         self._order = RowOrder(spec.by, spec.descending, spec.nulls_last)
         self._memory_bytes = memory_bytes
         self._runs = SortedRuns(self._order, memory_bytes)
@@ -46,7 +48,25 @@ class SortedFrame(Operator):
 
     def _take_over(self, former: list[list[pl.DataFrame]]) -> None:
         for frame in (frame for frames in former for frame in frames):
-            self.process(frame, 0)
+            self.process(self._as_now(frame), 0)
+
+    def _as_now(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return rows that another version of the flow may have kept, as this one does."""
+        now = self._spec.schema
+        if now is None:
+            return frame
+        is_same = all(now.get(name) == kind for name, kind in frame.schema.items())
+        if not is_same or (
+            len(frame.columns) < len(now) and not self._spec.is_narrowed
+        ):
+            msg = (
+                f"the snapshot has rows of {self.nodes[-1].name!r} with the columns "
+                f"{dict(frame.schema)}, and in this flow they have {dict(now)}; give the "
+                "operator another name= and pass drop_state=True to begin it without "
+                "state, or go on with the old program"
+            )
+            raise SnapshotError(msg)
+        return frame.select(name for name in now if name in frame.columns)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         self._hold(rows)

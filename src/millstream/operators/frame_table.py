@@ -37,12 +37,22 @@ class FrameAggregation:
     ----------
     results
         From the columns of the finished parts, row by row, the columns of the user.
+    key_kinds, kept
+        Keys and parts with their types, in words; a fingerprint is made of them.
     """
 
     keys: tuple[str, ...]
     columns: tuple[ColumnPart, ...]
     longs: tuple[LongPart, ...]
     results: tuple[pl.Expr, ...]
+    key_kinds: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Columns of the state of a key, behind the keys."""
+        names = [name for part in self.columns for name in part.names]
+        return [*names, *(part.name for part in self.longs)]
 
     @property
     def fits_slots(self) -> bool:

@@ -11,7 +11,7 @@ import polars as pl
 
 from millstream.operators.event_time import TimeGiver
 from millstream.plan.frame_windows import BEHIND, HIDDEN, TIME, AssignFrameTime
-from millstream.plan.time import Behind
+from millstream.plan.time import TIME_LIMIT, Behind, out_of_time
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ __all__ = ["FrameTimeAssigned", "timed_frame", "timed_rows"]
 
 class FrameTimeAssigned(TimeGiver):
     """Adds the timestamp of every row, and what its origin had promised where it is late."""
+
+    is_guarded = True
 
     def __init__(self, nodes: tuple[Node, ...], every_ms: float, clock: Clock) -> None:
         spec = nodes[0].spec
@@ -45,13 +47,16 @@ class FrameTimeAssigned(TimeGiver):
             del row[TIME]
             msg = f"the row {row} has no timestamp; filter or fill such rows before"
             raise ValueError(msg)
+        least, most = times.min(), times.max()
+        assert isinstance(least, int), "a batch has rows"
+        assert isinstance(most, int), "a batch has rows"
+        if most > TIME_LIMIT or least < -TIME_LIMIT:
+            raise ValueError(out_of_time(most if most > TIME_LIMIT else least))
         before = self.promised.get(self.origin, BEGINNING)
         promises = self._promises(rows, self._promising(times))
         latest = promises.max()
         after = max(before, latest) if isinstance(latest, int) else before
-        least = times.min()
-        assert isinstance(least, int), "a batch has rows"
-        self.promise(after)
+        self.promise(min(after, TIME_LIMIT))
         if least > after:
             return timed.with_columns(pl.lit(None, pl.Int64).alias(BEHIND))
         return timed.with_columns(_behind(times, promises, before))

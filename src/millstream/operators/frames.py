@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.operators.base import Operator, Rows
+from millstream.operators.frame_rows import frame_of_rows
 from millstream.operators.frame_time import timed_frame, timed_rows
 from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.frames import MapFrames, ToFrame, Transform
@@ -123,6 +124,4 @@ class FramesFromRows(Operator):
     def _frame(self, rows: Rows) -> pl.DataFrame:
         spec = self.nodes[0].spec
         assert isinstance(spec, ToFrame)
-        if isinstance(rows[0], dict):
-            return pl.from_dicts(rows, schema=spec.schema, strict=True)
-        return pl.DataFrame(rows, schema=spec.schema, orient="row", strict=True)
+        return frame_of_rows(rows, spec.schema)

@@ -150,7 +150,7 @@ class TimedJoin(ByKey, ABC):
         self.due = DueKeys()
         kept = table if kept is None else kept
         if kept is not None:
-            value = TaskState(lambda: self.reached, self._put_reached)
+            value = TaskState(lambda: self.reached, self._put_reached, is_shared=True)
             self.state = TableAndValue(kept, value, self.index)
 
     @abstractmethod

@@ -24,6 +24,7 @@ from millstream.operators.joins_table import with_table_row
 from millstream.plan.joins import LEFT, RIGHT, Direction, JoinAsof
 from millstream.plan.time import Behind
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
+from millstream.state.nan import rows_with_one_nan
 
 if TYPE_CHECKING:
     from millstream.operators.base import Rows
@@ -51,10 +52,14 @@ class AsofJoined(TimedJoin):
         self._direction = spec.direction
         self._tolerance = spec.tolerance
         self._is_table = spec.is_table
+        #: Whether left rows come as they are, and not by key.
+        self._is_whole = spec.is_whole
         self._sides = sides
 
     def process(self, rows: Rows, port: int) -> Rows:
         sides = self._sides
+        if self._is_whole:
+            rows = rows_with_one_nan(rows)
         sides.open([key for key, _ in rows])
         for key, (given, value) in rows:
             time = self.placed(given)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.operators.base import Operator, Rows
 from millstream.plan.joins import RIGHT, How, JoinTable
+from millstream.state.nan import rows_with_one_nan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,11 +43,15 @@ class TableJoined(Operator):
         self._how = spec.how
         self._waits = spec.waits
         self._is_waiting = spec.waits
+        #: Whether left rows come as they are, and not by key.
+        self._is_whole = spec.is_whole
         self._sides = sides
         self.state = sides.state
 
     def process(self, rows: Rows, port: int) -> Rows:
         sides = self._sides
+        if self._is_whole:
+            rows = rows_with_one_nan(rows)
         sides.open([key for key, _ in rows])
         if port == RIGHT:
             for key, value in rows:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.operators.base import Operator, Rows
 from millstream.plan.nodes import ForEach
+from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from millstream.connectors.base import SinkWriter
     from millstream.plan.nodes import Node
@@ -51,10 +52,19 @@ class Written(Operator):
     def __init__(self, nodes: tuple[Node, ...], writer: SinkWriter[Any]) -> None:
         super().__init__(nodes)
         self._writer = writer
+        if writer.is_keeping:
+            self.state = TaskState(writer.kept, writer.take_back)
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         self._writer.write(rows)
         return []
+
+    def finish(self) -> Iterable[Rows]:
+        self.roll()
+        return ()
+
+    def roll(self) -> None:
+        self._writer.roll()
 
     def seal(self, epoch: Epoch) -> Any:
         return self._writer.seal(epoch)

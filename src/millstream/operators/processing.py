@@ -80,7 +80,9 @@ class Processed(ByKey):
             PROCESSING: TimerIndex(),
         }
         if table is not None and self._is_timed:
-            reached = TaskState(lambda: self._function.watermark, self._put_watermarks)
+            reached = TaskState(
+                lambda: self._function.watermark, self._put_watermarks, is_shared=True
+            )
             self.state = TableAndValue(table, reached, do_nothing)
         self._has_times = self._function.has_times or spec.in_time_order
         self._is_indexed = table is None or not self._has_times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from millstream.operators.windows_count import (
@@ -25,6 +26,7 @@ from millstream.plan.windows import (
     SessionWindows,
     TimeWindows,
     Windowed,
+    of_parts,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +44,10 @@ def window_operator(
     """Return the operator for a node whose spec is `Windowed`."""
     spec = run[-1].spec
     assert isinstance(spec, Windowed)
+    if spec.is_combined and isinstance(spec.window, TimeWindows):
+        assert spec.aggregate is not None
+        spec = replace(spec, aggregate=of_parts(spec.aggregate))
+        run = (*run[:-1], replace(run[-1], spec=spec))
     match spec.window:
         case CountWindows() as window:
             return _count_operator(run, spec, window, table)
@@ -62,7 +68,7 @@ def window_operator(
 def _count_operator(
     run: tuple[Node, ...], spec: Windowed, window: CountWindows, table: Table | None
 ) -> Operator:
-    if spec.aggregate is not None and spec.aggregate.name == "count":
+    if spec.aggregate is not None and spec.aggregate.kind == "count":
         return CountedWindows(run, table)
     kind = PlainCountWindowed if is_plain(spec, window) else CountWindowed
     return kind(run, table)

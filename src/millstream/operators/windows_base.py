@@ -76,7 +76,7 @@ class WindowedInTime(WindowedByKey, ABC):
         #: Nothing of this time or earlier follows, except what is late.
         self.reached = BEGINNING
         if table is not None:
-            value = TaskState(lambda: self.reached, self._put_reached)
+            value = TaskState(lambda: self.reached, self._put_reached, is_shared=True)
             self.state = TableAndValue(table, value, self.index)
 
     @abstractmethod

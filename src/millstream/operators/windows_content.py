@@ -7,7 +7,6 @@ When a window is complete is not known here.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from functools import reduce
 from itertools import chain
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.plan import aggregate as aggregates
 from millstream.plan.aggregate import MISSING
+from millstream.state.copies import own_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Accumulators", "AllValues", "Content", "OrderedAccumulators", "content_of"]
 
-_UNCHANGING = frozenset({bool, bytes, float, frozenset, int, str, tuple, type(None)})
 _BUILTINS = [
     aggregates.builtin(name)
     for name in ("count", "sum", "min", "max", "mean", "first", "last")
@@ -70,12 +69,12 @@ class Accumulators(Content):
         self.is_pair = is_pair
         self._finish = aggregate.finish
         is_lasting = is_kept and aggregate.update not in _KNOWN_UPDATES
-        self._own = _copied if is_lasting else _itself
+        self._own = own_copy if is_lasting else _itself
         #: Merges two accumulators that are needed again.
         self.merged: Callable[[Any, Any], Any] = aggregate.merge or _unmerged
         if is_lasting and aggregate.merge not in _KNOWN_MERGES:
             merge = self.merged
-            self.merged = lambda x, y: merge(_copied(x), _copied(y))
+            self.merged = lambda x, y: merge(own_copy(x), own_copy(y))
 
     def put(self, panes: dict[Any, Any], pane: Any, item: Any, reached: int) -> None:  # noqa: ARG002
         value = item[1] if self.is_pair else item
@@ -224,10 +223,6 @@ def _the_values(_window: Window, values: list[Any]) -> list[Any]:
 def _unmerged(_left: Any, _right: Any) -> Any:
     msg = "an aggregate without `merge` has no parts to merge"
     raise AssertionError(msg)
-
-
-def _copied(part: Any) -> Any:
-    return part if type(part) in _UNCHANGING else copy.deepcopy(part)
 
 
 def _itself(part: Any) -> Any:

@@ -269,7 +269,7 @@ class EventTimeWindowed(_TimeWindowed):
         content = self._content
         self._take = self._take_items
         if type(content) is Accumulators and content.is_pair:
-            is_count = content.aggregate.name == "count"
+            is_count = content.aggregate.kind == "count"
             self._take = self._take_counts if is_count else self._take_values
         if self._layout.has_gaps:
             self._take = self._take_each

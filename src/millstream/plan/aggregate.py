@@ -37,7 +37,7 @@ class Aggregate:
     Parameters
     ----------
     name
-        What the plan shows; operators have a faster loop for some names.
+        What the plan shows.
     first
         Accumulator of a single value.
     update
@@ -56,6 +56,21 @@ class Aggregate:
     merge: Callable[[Any, Any], Any] | None = None
     finish: Callable[[Any], Any] | None = None
     empty: Any = MISSING
+
+    @property
+    def kind(self) -> str | None:
+        """Which of Millstream's own aggregates it is; some of them have a faster loop."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Builtin(Aggregate):
+    """An aggregate of Millstream's own."""
+
+    @property
+    def kind(self) -> str:
+        """Which one it is."""
+        return self.name
 
 
 def reduce(function: Callable[[Any, Any], Any]) -> Aggregate:
@@ -139,6 +154,12 @@ def _set_update(values: set[object], value: object) -> set[object]:
     return values
 
 
+def _set_finish(values: set[Any]) -> set[Any]:
+    """Leave one NaN, as there is one where they are keys."""
+    others = {value for value in values if value == value}  # noqa: PLR0124 - no NaN is
+    return others | set(list(values - others)[:1])
+
+
 def _set_merge(left: set[object], right: set[object]) -> set[object]:
     return left | right
 
@@ -146,13 +167,15 @@ def _set_merge(left: set[object], right: set[object]) -> set[object]:
 _BUILTINS = {
     aggregate.name: aggregate
     for aggregate in (
-        Aggregate("count", _one, _plus_one, add, empty=0),
-        Aggregate("sum", _identity, add, add, empty=0),
-        Aggregate("min", _identity, min, min),
-        Aggregate("max", _identity, max, max),
-        Aggregate("mean", _mean_first, _mean_update, _mean_merge, _mean_finish),
-        Aggregate("first", _identity, _keep_left, _keep_left),
-        Aggregate("last", _identity, _keep_right, _keep_right),
-        Aggregate("unique", _set_first, _set_update, _set_merge, empty=frozenset()),
+        _Builtin("count", _one, _plus_one, add, empty=0),
+        _Builtin("sum", _identity, add, add, empty=0),
+        _Builtin("min", _identity, min, min),
+        _Builtin("max", _identity, max, max),
+        _Builtin("mean", _mean_first, _mean_update, _mean_merge, _mean_finish),
+        _Builtin("first", _identity, _keep_left, _keep_left),
+        _Builtin("last", _identity, _keep_right, _keep_right),
+        _Builtin(
+            "unique", _set_first, _set_update, _set_merge, _set_finish, frozenset()
+        ),
     )
 }

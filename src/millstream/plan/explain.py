@@ -14,7 +14,13 @@ from millstream.plan.frame_windows import (
     TriggerFrame,
 )
 from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
-from millstream.plan.iteration import Decide, Iteration, IterationKind, LoopHead
+from millstream.plan.iteration import (
+    Decide,
+    Iteration,
+    IterationKind,
+    LoopHead,
+    Outlet,
+)
 from millstream.plan.joins import (
     Join,
     JoinAsof,
@@ -87,7 +93,9 @@ def _arrow(stages: StagePlan, edge: Edge) -> str:
 
 
 def _told(stages: StagePlan, edge: Edge) -> str:
-    """Return what heads and deciders tell each other on an edge; "" if it has rows."""
+    """Return what heads and deciders are told on an edge; "" if it has rows."""
+    if edge.outlet == Outlet.END:
+        return "end"
     source, target = (stages.stages[i].nodes for i in (edge.source, edge.target))
     if isinstance(source[0].spec, Decide):
         return "decisions"

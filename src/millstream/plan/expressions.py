@@ -11,6 +11,8 @@ a part's input looks at one row at a time, only Polars can say.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ __all__ = [
     "Split",
     "Tree",
     "column",
+    "digest",
     "expanded",
     "has_aggregate",
     "selectors",
@@ -69,6 +72,7 @@ _OPERANDS = {
 _OPAQUE = frozenset(
     {"Column", "Literal", "Selector", "function", "options", "dtype", "evaluation"}
 )
+_DIGEST_LETTERS = 10
 _RENAMINGS = {"KeepName": None, "RenameAlias": "expr"}
 
 
@@ -132,25 +136,60 @@ class Part:
 
 @dataclass(slots=True)
 class Split:
-    """Parts, and the expression that finishes them; column i of it is part i."""
+    """Parts, and the expression that finishes them.
+
+    Parts are columns named by what they are, not by their place: state that was kept by
+    another version of the flow is found again by it.  Those that differ only in functions,
+    which cannot be compared, are numbered.
+    """
 
     prefix: str
-    parts: list[Part] = field(default_factory=list)
-
-    def name(self, number: int) -> str:
-        """Return the name of the column of a part."""
-        return f"{self.prefix}{number}"
+    parts: dict[str, Part] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)
 
     def add(self, part: Part) -> str:
         """Note a part, once, and return the name of its column."""
-        if part not in self.parts:
-            self.parts.append(part)
-        return self.name(self.parts.index(part))
+        for name, known in self.parts.items():
+            if known == part:
+                return name
+        name = self.named(part.tree)
+        self.parts[name] = part
+        return name
+
+    def named(self, *content: Tree) -> str:
+        """Return a new name for a column that is described by trees."""
+        base = name = f"{self.prefix}{digest(*content)}"
+        count = 1
+        while name in self._names:
+            count += 1
+            name = f"{base}-{count}"
+        self._names.add(name)
+        return name
 
 
 def column(name: str) -> Tree:
     """Return the expression that is a column."""
     return {"Column": name}
+
+
+def digest(*content: Tree) -> str:
+    """Return letters and digits that are the same for the same expressions."""
+    text = json.dumps([_without_functions(tree) for tree in content], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LETTERS]
+
+
+def _without_functions(tree: Tree) -> Tree:
+    """Return the tree without the bytes of Python functions."""
+    if isinstance(tree, list):
+        return [_without_functions(item) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    return {
+        key: _without_functions({**value, "function": None})
+        if key == "AnonymousFunction"
+        else _without_functions(value)
+        for key, value in tree.items()
+    }
 
 
 def split(tree: Tree, into: Split) -> Tree:

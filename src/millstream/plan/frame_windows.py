@@ -209,10 +209,13 @@ class OrderFrame:
     ----------
     columns
         Those of late rows, as users see them.
+    schema
+        Their types.
     """
 
     keys: tuple[str, ...]
     columns: tuple[str, ...]
+    schema: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,12 +97,20 @@ class AggregateFrame:
 
 @dataclass(frozen=True, slots=True)
 class SortFrame:
-    """All rows in order when the input ends; only the first `limit` if given."""
+    """All rows in order when the input ends; only the first `limit` if given.
+
+    Attributes
+    ----------
+    is_narrowed
+        Whether the planner may have left out columns that nobody needs.
+    """
 
     by: tuple[str, ...]
     descending: tuple[bool, ...]
     nulls_last: tuple[bool, ...]
     limit: int | None = None
+    schema: Any = None
+    is_narrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,7 @@ class JoinFrames:
     right_schema: Any
     suffix: str = "_right"
     nulls_equal: bool = False
+    left_schema: Any = None
 
     def query(self, left: Any, right: Any) -> Any:
         """Return the join of two lazy frames; left rows stay in order."""
@@ -139,9 +148,10 @@ class JoinStatic:
 
 @dataclass(frozen=True, slots=True)
 class UniqueFrame:
-    """The first row of every key, as soon as it comes."""
+    """The first row of every key, as soon as it comes; `schema` is that of the keys."""
 
     keys: tuple[str, ...]
+    schema: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +165,8 @@ class Tokens:
 @dataclass(frozen=True, slots=True)
 class CollectFrames:
     """Send data frames to the driver."""
+
+    schema: Any = None
 
 
 FrameSpec = (

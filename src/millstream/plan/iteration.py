@@ -10,6 +10,9 @@
               v |                                                            |
             DECIDER <----------- what the body makes (cycle) ----------------+
 
+Where the body of an iteration joins a *side* from outside, the decider reads the end of that
+side, because no round begins before it.
+
 A free loop has no rounds: its head only lets rows pass, and its body says what goes round
 again and what leaves.
 """
@@ -57,6 +60,8 @@ class Outlet(IntEnum):
     RESULT = 2
     LATE = 3
     """What came too late; all else of operators that are no heads leaves at 0."""
+    END = 4
+    """No rows, only barriers and the end."""
 
 
 class Port(IntEnum):
@@ -65,6 +70,7 @@ class Port(IntEnum):
     INPUT = 0
     RETURNED = 1
     DECISIONS = 2
+    SIDES = 3
 
 
 class IterationKind(StrEnum):
@@ -180,6 +186,8 @@ class Iteration:
         What people are shown of the reduction or the state, as a number.
     hops_max
         Most times that a record may go round a free loop.
+    schema
+        Of the data frames that go round.
     """
 
     kind: IterationKind
@@ -196,6 +204,7 @@ class Iteration:
     columns: tuple[str, ...] = ()
     show: Callable[[Any], float] | None = None
     hops_max: int | None = None
+    schema: Any = None
 
     @property
     def has_rounds(self) -> bool:
@@ -222,9 +231,16 @@ class BodyInput:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Decides after every round whether there is another one."""
+    """Decides after every round whether there is another one.
+
+    Attributes
+    ----------
+    schema
+        The columns of what it gets of a round, where that is data frames.
+    """
 
     iteration: Iteration
+    schema: Any = None
 
 
 @dataclass(frozen=True, slots=True)

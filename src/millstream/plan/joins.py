@@ -8,12 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from millstream.plan.nodes import Node
 
 __all__ = [
     "LEFT",
@@ -26,7 +20,6 @@ __all__ = [
     "JoinSpec",
     "JoinTable",
     "JoinWindow",
-    "endless_source",
     "has_whole_right",
     "joins_by",
 ]
@@ -187,20 +180,3 @@ def joins_by(spec: JoinSpec) -> str:
 def has_whole_right(spec: object) -> bool:
     """Whether every task of a join has all of the right side."""
     return isinstance(spec, JoinAsof | JoinTable) and spec.is_whole
-
-
-def endless_source(plan: Sequence[Node], nodes: Iterable[int]) -> Node | None:
-    """Return a source that may never end and whose rows come to one of the nodes."""
-    seen: set[int] = set()
-    ahead = list(nodes)
-    while ahead:
-        number = ahead.pop()
-        if number in seen:
-            continue
-        seen.add(number)
-        node = plan[number]
-        source: Any = getattr(node.spec, "source", None)
-        if not node.inputs and source is not None and not source.is_bounded:
-            return node
-        ahead += node.inputs
-    return None

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.plan import frames, nodes
-from millstream.plan.frame_windows import MapWindow
+from millstream.plan.frame_windows import AssignFrameTime, MapWindow
 from millstream.plan.grouping import ByFunction, Fields
+from millstream.plan.time import AssignTime
 from millstream.plan.windows import CombineWindows, Windowed
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _SENDING = (
     nodes.Process,
     nodes.SortBy,
     nodes.ForEach,
+    AssignTime,
+    AssignFrameTime,
     Windowed,
     CombineWindows,
     frames.Transform,

@@ -13,7 +13,15 @@ from millstream.errors import UsageError
 from millstream.plan.frame_joins import JoinFrameStreams
 from millstream.plan.frames import AggregateFrame, JoinFrames, SortFrame
 from millstream.plan.iteration import BodyInput, Decide, LoopHead
-from millstream.plan.joins import Join
+from millstream.plan.joins import (
+    LEFT,
+    RIGHT,
+    Join,
+    JoinAsof,
+    JoinInterval,
+    JoinTable,
+    JoinWindow,
+)
 from millstream.plan.nodes import (
     AggregateAll,
     AggregateByKey,
@@ -25,9 +33,10 @@ from millstream.plan.nodes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from millstream.plan.iteration import Iteration
     from millstream.plan.nodes import Node
 
-__all__ = ["back_edges", "bodies", "check_bodies", "enclosing"]
+__all__ = ["back_edges", "bodies", "check_bodies", "enclosing", "in_rounds"]
 
 _WAITING = (AggregateAll, AggregateByKey, AggregateFrame, SortBy, SortFrame)
 """What makes rows only when its input has ended."""
@@ -35,13 +44,11 @@ _ENDING = (Limit, Zip)
 """What needs no more rows when it has enough, or one of its inputs has ended."""
 
 
-def back_edges(
-    stage_count: int, edges: Sequence[tuple[int, int]], heads: Sequence[int] = ()
-) -> set[int]:
+def back_edges(stage_count: int, edges: Sequence[tuple[int, int]]) -> set[int]:
     """Return the places in `edges` of those that close a cycle.
 
-    The search begins at the heads of loops, outermost first: where a body is also reached
-    from beside, it depends on the beginning which edge is said to close the cycle.
+    Where a cycle is reached from several places, it depends on the first of them which
+    edge is said to close it; whether there is a cycle does not.
 
     Examples
     --------
@@ -53,7 +60,7 @@ def back_edges(
         outputs[source].append(place)
     found: set[int] = set()
     done: set[int] = set()
-    for root in (*heads, *range(stage_count)):
+    for root in range(stage_count):
         if root in done:
             continue
         path = {root}
@@ -113,10 +120,26 @@ def enclosing(nodes: Iterable[Node]) -> dict[int, tuple[int, ...]]:
     }
 
 
+def in_rounds(nodes: Sequence[Node]) -> frozenset[int]:
+    """Return the nodes in the bodies of loops with rounds."""
+    with_rounds = [
+        body
+        for head, body in bodies(nodes).items()
+        if _iteration(nodes[head]).has_rounds
+    ]
+    return frozenset().union(*with_rounds)
+
+
+def _iteration(head: Node) -> Iteration:
+    assert isinstance(head.spec, LoopHead)
+    return head.spec.iteration
+
+
 def check_bodies(nodes: Sequence[Node]) -> None:
     """Refuse loops that could not end, or would lose what a round makes."""
     by_id = {node.id: node for node in nodes}
-    for head_id, body in bodies(nodes).items():
+    found = bodies(nodes)
+    for head_id, body in found.items():
         head = by_id[head_id]
         assert isinstance(head.spec, LoopHead)
         for node_id in sorted(body):
@@ -125,6 +148,7 @@ def check_bodies(nodes: Sequence[Node]) -> None:
                 _check_streaming(head, by_id[node_id], body)
         if head.spec.iteration.has_rounds:
             _check_rounds(by_id, head, body)
+            _check_sides(nodes, head, found)
 
 
 def _check_inner_loop(head: Node, node: Node) -> None:
@@ -180,27 +204,61 @@ def _check_rounds(by_id: Mapping[int, Node], head: Node, body: frozenset[int]) -
                 "it, or do this with the result"
             )
             raise UsageError(msg)
-        outside = [
-            by_id[source]
-            for port, source in enumerate(node.inputs)
-            if source not in body and source != head.id and not _is_kept(node, port)
-        ]
-        if outside:
-            source = outside[0]
-            msg = (
-                f"{where} and reads {source.verb} at {source.location}, which is not; its "
-                "rows would be in the first round only, so join it, which keeps the "
-                "right side for all rounds"
+
+
+def _check_sides(
+    nodes: Sequence[Node], head: Node, found: Mapping[int, frozenset[int]]
+) -> None:
+    """Refuse what comes from outside and is not kept, or not complete in a round."""
+    body = found[head.id]
+    around = [other for other in found.values() if head.id in other]
+    for node in (nodes[node_id] for node_id in sorted(body)):
+        for port, number in enumerate(node.inputs):
+            if number in body or number == head.id:
+                continue
+            source = nodes[number]
+            where = (
+                f"{node.verb} at {node.location} is in the body of {head.verb} at "
+                f"{head.location} and reads {source.verb} at {source.location}, "
             )
+            if not _is_kept(node, port):
+                msg = f"{where}which is not; {_instead(node, port)}"
+            elif any(number in other for other in around):
+                msg = (
+                    f"{where}which is in the body of the loop around it and begins anew "
+                    "in each of its rounds; let this side come from outside both loops, "
+                    "or join before the inner one"
+                )
+            else:
+                continue
             raise UsageError(msg)
+
+
+def _instead(node: Node, port: int) -> str:
+    """Say why a side from outside cannot be in every round, and what to do."""
+    spec = node.spec.by if isinstance(node.spec, JoinFrameStreams) else node.spec
+    if isinstance(spec, JoinWindow | JoinInterval | JoinAsof):
+        return (
+            "time begins anew with every round, so that its rows would be gone after the "
+            "first; let both sides be made in the round, or join without time"
+        )
+    if isinstance(spec, Join | JoinTable | JoinFrames) and port == LEFT:
+        return (
+            f"how={str(spec.how)!r} is done with left rows in the first round; let the "
+            "left side be made in the round"
+        )
+    return (
+        "its rows would be in the first round only, so join it, which keeps the right "
+        "side for all rounds"
+    )
 
 
 def _is_kept(node: Node, port: int) -> bool:
     """Whether an operator keeps what comes on a port for all rounds."""
-    spec = node.spec
-    if isinstance(spec, JoinFrameStreams):
-        return isinstance(spec.by, Join)
-    return isinstance(spec, JoinFrames) and port == 1
+    spec = node.spec.by if isinstance(node.spec, JoinFrameStreams) else node.spec
+    if isinstance(spec, Join):
+        return port == RIGHT or spec.how.makes_pairs
+    return isinstance(spec, JoinTable | JoinFrames) and port == RIGHT
 
 
 def _deciders(by_id: Mapping[int, Node], head: Node) -> list[int]:

@@ -383,6 +383,8 @@ class Node:
         Whether every row leaves with a timestamp.
     back
         Nodes whose output closes a loop here; they come later in the plan.
+    has_default_name
+        Whether the user gave it no name, so that it is named by its verb and a number.
     """
 
     id: int
@@ -399,6 +401,7 @@ class Node:
     takes_times: bool = False
     makes_times: bool = False
     back: tuple[int, ...] = ()
+    has_default_name: bool = False
 
     @property
     def user_name(self) -> str:
@@ -411,6 +414,14 @@ class Node:
         return isinstance(self.spec, SINKS)
 
 
+def _is_same_destination(one: Node, other: Node) -> bool:
+    """Whether two sinks write where only one of them may."""
+    if not isinstance(one.spec, Write) or not isinstance(other.spec, Write):
+        return False
+    place = one.spec.sink.destination
+    return place is not None and place == other.spec.sink.destination
+
+
 @dataclass(slots=True)
 class LogicalPlan:
     """The nodes of a flow, in the order in which the user made them."""
@@ -418,6 +429,7 @@ class LogicalPlan:
     name: str
     nodes: list[Node] = field(default_factory=list)
     location: Location | None = None
+    _default_names: set[str] = field(default_factory=set)
 
     def add(self, node: Node) -> None:
         """Append a node whose name nobody else has."""
@@ -430,16 +442,31 @@ class LogicalPlan:
                     "give one of them another name="
                 )
                 raise UsageError(msg)
+            if _is_same_destination(other, node):
+                msg = (
+                    f"{other.verb} {other.name!r} at {other.location} and {node.verb} "
+                    f"{node.name!r} at {node.location} write to the same directory, and "
+                    "a directory belongs to one sink; name another for one of them, or "
+                    "merge the streams before one sink"
+                )
+                raise UsageError(msg)
         self.nodes.append(node)
 
     def free_name(self, verb: str) -> str:
-        """Return `verb`, or `verb-2` and so on where it is taken."""
+        """Return `verb`, or `verb-2` and so on where it is taken; note that it is used."""
         taken = {node.name for node in self.nodes}
         name, count = verb, 1
         while name in taken:
             count += 1
             name = f"{verb}-{count}"
+        self._default_names.add(name)
         return name
+
+    def is_default(self, name: str) -> bool:
+        """Whether a name, or what it begins with before a dot, was not given by the user."""
+        parts = name.split(".")
+        names = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+        return not names.isdisjoint(self._default_names)
 
     def consumers(self, node_id: int) -> list[Node]:
         """Return the nodes that read the output of a node, once per input."""

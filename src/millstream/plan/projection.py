@@ -132,7 +132,9 @@ class _Projection:
                 return self._needed_by_join(node, schema, node.spec)
             case specs.Tokens(column):
                 return frozenset([column, *HIDDEN])
-            case specs.SortFrame(by=names) | specs.UniqueFrame(names):
+            case specs.SortFrame():
+                return self._needed_by_sort(node, schema, node.spec)
+            case specs.UniqueFrame(names):
                 return _union([frozenset(names), self._needed_of(node, schema)])
             case Regroup() | Limit() | specs.MapFrames(needs="the same"):
                 return self._needed_of(node, schema)
@@ -140,6 +142,13 @@ class _Projection:
                 return frozenset()
             case _:
                 return ALL
+
+    def _needed_by_sort(self, node: Node, schema: Any, spec: specs.SortFrame) -> Needed:
+        """Return what it sorts by, and what goes through."""
+        needed = _union([frozenset(spec.by), self._needed_of(node, schema)])
+        if needed is not None:
+            self.changed[node.id] = replace(spec, is_narrowed=True)
+        return needed
 
     def _needed_by_windows(self, node: Node, schema: Any) -> Needed:
         """Return what is aggregated, and time; all where late rows are read."""

@@ -23,7 +23,9 @@ from millstream.plan.frame_windows import (
 )
 from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
 from millstream.plan.grouping import Columns, Fields
+from millstream.plan.joins import JoinTable
 from millstream.plan.letters import has_letters, letters_last
+from millstream.plan.loops import in_rounds
 from millstream.plan.nodes import (
     LOCAL,
     AggregateAll,
@@ -41,7 +43,6 @@ from millstream.plan.windows import (
     CountWindows,
     TimeWindows,
     Windowed,
-    of_parts,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ __all__ = ["rewrite"]
 
 def rewrite(plan: LogicalPlan) -> list[Node]:
     """Return the nodes to run, in an order in which inputs come first."""
-    rewriter = _Rewriter(plan, has_letters(plan.nodes))
+    rewriter = _Rewriter(plan, has_letters(plan.nodes), in_rounds(plan.nodes))
     for node in plan.nodes:
         rewriter.visit(node)
     return letters_last(with_needed_columns(rewriter.nodes))
@@ -62,6 +63,7 @@ def rewrite(plan: LogicalPlan) -> list[Node]:
 class _Rewriter:
     plan: LogicalPlan
     has_letters: bool
+    in_rounds: frozenset[int]
     nodes: list[Node] = field(default_factory=list)
 
     def visit(self, node: Node) -> None:
@@ -72,7 +74,7 @@ class _Rewriter:
                 self._combine_by_key(node, CombineFrame(aggregation))
             case CountFrame(aggregation, is_counted=True):
                 self._combine_by_key(node, CombineFrame(aggregation, is_prompt=True))
-            case Windowed(CountWindows(), Aggregate(name="count") as aggregate):
+            case Windowed(CountWindows(), Aggregate(kind="count") as aggregate):
                 self._combine_by_key(node, Combine(aggregate, is_prompt=True))
             case Windowed() if self._can_combine_windows(node, node.spec):
                 self._narrow(node, CombineWindows(node.spec))
@@ -87,10 +89,16 @@ class _Rewriter:
             case SortBy(limit=int()) | SortFrame(limit=int()):
                 self._narrow(node, node.spec)
             case _:
-                self.nodes.append(node)
+                self.nodes.append(self._waiting(node))
+
+    def _waiting(self, node: Node) -> Node:
+        """Let rows of a round wait for a table: it is over only when that is complete."""
+        if isinstance(node.spec, JoinTable) and node.id in self.in_rounds:
+            return replace(node, spec=replace(node.spec, waits=True))
+        return node
 
     def _can_combine(self, aggregate: Aggregate) -> bool:
-        is_safe = not self.has_letters or aggregate.name == "count"
+        is_safe = not self.has_letters or aggregate.kind == "count"
         return is_safe and aggregate.merge is not None
 
     def _can_combine_rows(self, node: Node, spec: TimeWindowFrame) -> bool:
@@ -173,7 +181,4 @@ class _Rewriter:
         combined = AggregateByKey | AggregateAll | AggregateFrame
         assert isinstance(spec, combined | CountFrame | TimeWindowFrame | Windowed)
         changed = replace(spec, is_combined=True)
-        if isinstance(changed, Windowed) and isinstance(changed.window, TimeWindows):
-            assert changed.aggregate is not None
-            changed = replace(changed, aggregate=of_parts(changed.aggregate))
         self.nodes[-1] = replace(self.nodes[-1], spec=changed)

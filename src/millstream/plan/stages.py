@@ -3,7 +3,8 @@
 These are the rules of rstream.md, section IV-A.1.  A new stage begins where rows are
 regrouped, where the number of tasks changes, where a stream is read twice, and where
 streams meet.  A source that exists once is a stage of its own, so that what follows
-it runs on all workers; only what costs next to nothing stays with it.
+it runs on all workers; only what costs next to nothing stays with it, in its stage, or
+in one of its own where somebody else reads the source too.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from millstream.plan.nodes import (
     Zip,
 )
 from millstream.plan.rewrite import rewrite
+from millstream.plan.splits import with_splits
 from millstream.plan.time import AssignTime, LateRows
 
 if TYPE_CHECKING:
@@ -99,6 +101,8 @@ class Edge:
         The head of the loop that it leads out of, as the id of a node.
     carries_time
         Whether its rows have timestamps, so that watermarks travel with them.
+    carries_splits
+        Whether it is told which splits of a source its rows come from.
     """
 
     id: int
@@ -113,6 +117,7 @@ class Edge:
     carries_rounds: bool = False
     leaves: int | None = None
     carries_time: bool = False
+    carries_splits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,7 @@ def plan_stages(plan: LogicalPlan, config: Config) -> StagePlan:
         builder.place(node)
     for node in builder.nodes:
         builder.close_loops(node)
+    builder.connect_sides()
     stages = tuple(
         builder.stage(number, tuple(chain), width)
         for number, (chain, width) in enumerate(
@@ -147,23 +153,22 @@ def plan_stages(plan: LogicalPlan, config: Config) -> StagePlan:
         )
     )
     _check_cycles(stages, builder.edges)
-    return StagePlan(plan.name, stages, tuple(builder.edges))
+    return StagePlan(plan.name, stages, tuple(with_splits(stages, builder.edges)))
 
 
 def _check_cycles(stages: tuple[Stage, ...], edges: list[Edge]) -> None:
     """Refuse cycles that do not go through the head of a loop."""
-    ends = [(edge.source, edge.target) for edge in edges]
-    heads = [s.id for s in stages if isinstance(s.nodes[0].spec, LoopHead)]
-    for place in back_edges(len(stages), ends, heads):
-        edge = edges[place]
-        if not edge.is_back:
-            source, target = stages[edge.source], stages[edge.target]
-            msg = (
-                f"the output of {source.name!r} comes back to {target.name!r} without a "
-                "loop between them, so that each would wait for the other; use loop, "
-                "iterate or cycle"
-            )
-            raise UsageError(msg)
+    forward = [edge for edge in edges if not edge.is_back]
+    ends = [(edge.source, edge.target) for edge in forward]
+    for place in back_edges(len(stages), ends):
+        edge = forward[place]
+        source, target = stages[edge.source], stages[edge.target]
+        msg = (
+            f"the output of {source.name!r} comes back to {target.name!r} without a "
+            "loop between them, so that each would wait for the other; use loop, "
+            "iterate or cycle"
+        )
+        raise UsageError(msg)
 
 
 class _Builder:
@@ -204,6 +209,43 @@ class _Builder:
             port = Port.DECISIONS if is_decision else Port.RETURNED
             self._connect(above, head, self._stage_of[head.id], port)
 
+    def connect_sides(self) -> None:
+        """Let deciders know when what comes from outside into the rounds has ended.
+
+        Only outermost loops have such sides: one of an inner loop is theirs as well.
+        """
+        known: set[tuple[int, int]] = set()
+        for edge in list(self.edges):
+            decider = self._decider_over(edge)
+            if decider is not None and (edge.source, decider) not in known:
+                known.add((edge.source, decider))
+                self._connect_end(edge.source, decider)
+
+    def _decider_over(self, edge: Edge) -> int | None:
+        """Return the stage that decides over the loop to which an edge brings a side."""
+        above, node = self.chains[edge.source][-1], self.chains[edge.target][0]
+        loops = self._enclosing[node.id]
+        if not loops or loops[0] in (above.id, *self._enclosing[above.id]):
+            return None
+        head = self._by_id[loops[0]]
+        assert isinstance(head.spec, LoopHead)
+        if not head.spec.iteration.has_rounds:
+            return None
+        (decider,) = (i for i in head.back if isinstance(self._by_id[i].spec, Decide))
+        return self._stage_of[decider]
+
+    def _connect_end(self, source: int, decider: int) -> None:
+        edge = Edge(
+            id=len(self.edges),
+            source=source,
+            target=decider,
+            port=Port.SIDES,
+            grouping=Gather(),
+            buffer=_AT_ONCE,
+            outlet=Outlet.END,
+        )
+        self.edges.append(edge)
+
     def stage(self, number: int, chain: tuple[Node, ...], width: int | None) -> Stage:
         """Return a stage that knows which loop it is in."""
         loops = self._enclosing[chain[0].id]
@@ -231,6 +273,8 @@ class _Builder:
         if isinstance(node.spec, LoopHead):
             return None
         inputs = node.inputs
+        if self._stays(node):
+            return self.widths[self._stage_of[inputs[0]]]
         if isinstance(node.spec, JoinFrames) or has_whole_right(node.spec):
             inputs = inputs[:1]
         kept = [
@@ -242,6 +286,13 @@ class _Builder:
             return node.width
         widest = max(width for width in kept if width is not None)
         return widest if node.width is None else min(widest, node.width)
+
+    def _stays(self, node: Node) -> bool:
+        """Whether an operator has but the task of the single source that it reads."""
+        is_behind_it = len(node.inputs) == 1 and self._is_single_source(
+            self._by_id[node.inputs[0]]
+        )
+        return is_behind_it and _stays_with_source(node)
 
     def _keeps_rows_in_place(self, above: Node) -> bool:
         return above.regroups is None and not self._is_single_source(above)

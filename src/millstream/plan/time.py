@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "TIME_LIMIT",
     "AssignTime",
     "Behind",
     "DropTime",
@@ -25,12 +26,20 @@ __all__ = [
     "LateRow",
     "LateRows",
     "milliseconds",
+    "out_of_time",
     "timestamp",
 ]
 
 Duration = int | timedelta | str
 """Milliseconds, or what says its own unit."""
 
+TIME_LIMIT = 2**61
+"""The largest timestamp, and the negative of the least, in milliseconds.
+
+It leaves room in 64 bits for the ends of windows and what is allowed to be late.
+"""
+
+_DURATION_LIMIT = 2**60
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -145,7 +154,18 @@ def milliseconds(duration: object, *, least: int = 0) -> int:
     if value < least:
         msg = f"the duration {duration!r} is {value} ms, expected at least {least} ms"
         raise UsageError(msg)
+    if value > _DURATION_LIMIT:
+        msg = f"the duration {duration!r} is {value} ms, expected at most 2**60 ms"
+        raise UsageError(msg)
     return value
+
+
+def out_of_time(value: int) -> str:
+    """Return why a number is no timestamp."""
+    return (
+        f"{value} is no timestamp; expected milliseconds since 1970 between -2**61 and "
+        "2**61; give rows that are never due a time of their own, or filter them"
+    )
 
 
 def timestamp(value: object) -> int:
@@ -157,6 +177,8 @@ def timestamp(value: object) -> int:
     (1000, -5)
     """
     if isinstance(value, int) and not isinstance(value, bool):
+        if not -TIME_LIMIT <= value <= TIME_LIMIT:
+            raise ValueError(out_of_time(value))
         return value
     if isinstance(value, datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)

@@ -223,6 +223,11 @@ class Aligner:
         is_waiting = self.phase is Phase.LOGGING and not self._forward
         return is_waiting and bool(self._announced)
 
+    @property
+    def is_cut_ahead(self) -> bool:
+        """Whether an epoch was announced or has begun, and was not cut."""
+        return self.phase is Phase.ALIGNING or bool(self._announced)
+
     def validate(self) -> None:
         """Assert the invariants in the module docstring; called by every test."""
         if self.phase is Phase.RUNNING:

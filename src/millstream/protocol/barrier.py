@@ -1,7 +1,8 @@
-"""What divides a stream in-band: barriers at cuts, and marks of rounds and hops."""
+"""What divides a stream in-band: barriers at cuts, marks of rounds, hops and splits."""
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,9 @@ __all__ = [
     "Hops",
     "Order",
     "RoundEnd",
+    "Splits",
     "barrier_from_wire",
+    "splits_from_wire",
 ]
 
 _FIELD_COUNT = 3
@@ -32,6 +35,9 @@ class Order(StrEnum):
 
     PAUSE = "pause"
     """Do nothing after the cut until told to resume or deployed anew."""
+
+    ROLL = "roll"
+    """Let sinks hold nothing back: the snapshot is to be copied, and stand for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +83,50 @@ class Hops:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """What follows comes from another split of the source, or splits began or ended.
+
+    Attributes
+    ----------
+    reading
+        The split that the next rows come from; empty before the first.
+    begun, over
+        Those that were opened, and read to their end, since the last mark.
+    """
+
+    reading: str
+    begun: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
+
+    def to_wire(self) -> tuple[Any, ...]:
+        """Return it as plain values."""
+        return (self.reading, self.begun, self.over)
+
+
+def splits_from_wire(wire: object) -> Splits:
+    """Rebuild a mark of splits; whatever is not one is the peer's fault."""
+    match wire:
+        case [str() as reading, [*begun], [*over]]:
+            names = [n for n in (*begun, *over) if isinstance(n, str)]
+            if len(names) == len(begun) + len(over):
+                middle = len(begun)
+                return Splits(reading, tuple(names[:middle]), tuple(names[middle:]))
+    msg = (
+        f"a mark of splits has a name and two lists of names, got {reprlib.repr(wire)}"
+    )
+    raise RemoteProtocolError(msg)
+
+
 def barrier_from_wire(wire: object) -> Barrier:
     """Rebuild a barrier; whatever is not one is the peer's fault."""
     if not isinstance(wire, list | tuple) or len(wire) != _FIELD_COUNT:
-        msg = f"a barrier has {_FIELD_COUNT} fields, got {wire!r}"
+        msg = f"a barrier has {_FIELD_COUNT} fields, got {reprlib.repr(wire)}"
         raise RemoteProtocolError(msg)
     epoch, since, orders = wire
-    is_sane = isinstance(epoch, int) and isinstance(since, int) and 0 <= since < epoch
+    is_sane = type(epoch) is int and type(since) is int and 0 <= since < epoch
     if not is_sane or not isinstance(orders, list | tuple):
-        msg = f"a barrier has an epoch, an earlier epoch and orders, got {wire!r}"
+        msg = f"a barrier has an epoch, an earlier epoch and orders, got {reprlib.repr(wire)}"
         raise RemoteProtocolError(msg)
     try:
         return Barrier(epoch, since, tuple(Order(order) for order in orders))

@@ -3,8 +3,8 @@
 A `Frame` is one unit on the connection of a pair of peers.  Control messages
 (`MESSAGE`) stand outside every channel; all other kinds belong to one channel,
 whose elements obey the grammar
-``(BATCH | BARRIER | WATERMARK | ROUND | HOPS)* END``.  `CREDIT` and `CLOSE` travel
-against the channel's direction, from its reader to its writer.
+``(BATCH | BARRIER | WATERMARK | ROUND | HOPS | SPLITS)* END``.  `CREDIT` and `CLOSE`
+travel against the channel's direction, from its reader to its writer.
 
 This module does not know how a frame is encoded or sent.
 """
@@ -33,6 +33,7 @@ class FrameKind(IntEnum):
     ROUND = 7
     HOPS = 8
     WATERMARK = 9
+    SPLITS = 10
 
 
 ELEMENTS = frozenset(
@@ -42,6 +43,7 @@ ELEMENTS = frozenset(
         FrameKind.ROUND,
         FrameKind.HOPS,
         FrameKind.WATERMARK,
+        FrameKind.SPLITS,
         FrameKind.END,
     }
 )
@@ -55,8 +57,8 @@ class Frame:
     Attributes
     ----------
     body
-        A control message, a batch (a list), a `Barrier`, `Watermark`, `RoundEnd` or `Hops`,
-        a number of bytes (`CREDIT`) or None.
+        A control message, a batch (a list), a `Barrier`, `Watermark`, `RoundEnd`, `Hops` or
+        `Splits`, a number of bytes (`CREDIT`) or None.
     cost
         Bytes of credit a batch takes; 0 for every other kind.
     """

@@ -8,14 +8,20 @@ Theory of operation
 Four messages of fixed size; the dialing side is the *client*::
 
     client                                                        server
-      -- HELLO(magic, version, role, job, own id, server's id, nonce) ->
+      -- HELLO(magic, version, role, protection, job, own id, server's id, nonce) ->
       <- server nonce ------------------------------------------------
       -- HMAC(key, "client" | HELLO | server nonce) ----------------->
       <- HMAC(key, "server" | HELLO | server nonce) ------------------
 
 The client proves first, so a stranger never gets anything computed with the key.
 Both nonces are under both proofs, so an old transcript proves nothing; the two
-labels differ, so a proof sent back to its author proves nothing either.
+labels differ, so a proof sent back to its author proves nothing either.  Of the same
+transcript both sides derive a key for each direction, for those who protect frames by it:
+somebody who relays the four messages does not know them.
+
+How a connection is protected is decided by the driver, once for all connections of a job.
+HELLO says it so that it stands under the proofs; nothing is negotiated, and who says
+anything else than the server expects is refused.
 
 Rules
 -----
@@ -28,7 +34,7 @@ from __future__ import annotations
 
 import hmac
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from millstream.errors import LocalProtocolError
@@ -39,9 +45,12 @@ __all__ = [
     "JOB_BYTES",
     "NONCE_BYTES",
     "PROOF_BYTES",
+    "VERSION",
     "ClientHandshake",
     "Done",
+    "FrameKeys",
     "Outcome",
+    "Protection",
     "Refused",
     "Role",
     "Send",
@@ -50,12 +59,12 @@ __all__ = [
 ]
 
 MAGIC = b"MSHS"
-VERSION = 1
+VERSION = 2
 JOB_BYTES = 16
 NONCE_BYTES = 32
 PROOF_BYTES = 32
 
-_HELLO = struct.Struct(">4sBBxx16sII32s")
+_HELLO = struct.Struct(">4sBBBx16sII32s")
 HELLO_BYTES = _HELLO.size
 
 
@@ -66,6 +75,25 @@ class Role(IntEnum):
     """The one connection of a pair of peers."""
     HEARTBEAT = 2
     """A second connection of a worker that only says that it is alive."""
+
+
+class Protection(IntEnum):
+    """What guards a connection behind its handshake; the number is its byte in HELLO."""
+
+    PLAIN = 1
+    """Nothing but a checksum against accidents."""
+    MAC = 2
+    """Every frame carries a tag: nobody can add, change, repeat or reorder one."""
+    TLS = 3
+    """All bytes, those of the handshake too, are inside TLS 1.3: nobody can read them."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FrameKeys:
+    """A key of 32 bytes for the frames of each direction of one connection."""
+
+    sending: bytes
+    receiving: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +109,7 @@ class Done:
 
     peer: PeerId
     role: Role
+    keys: FrameKeys = field(repr=False, compare=False)
     leftover: bytes = b""
 
 
@@ -117,6 +146,12 @@ def _checked(name: str, value: bytes, size: int) -> bytes:
     return value
 
 
+def _frame_keys(key: bytes, hello: bytes, nonce: bytes) -> tuple[bytes, bytes]:
+    """Return the keys of what the client and of what the server sends."""
+    session = _proof(key, b"frames", hello, nonce)
+    return derive_key(session, b"client"), derive_key(session, b"server")
+
+
 class _Inbox:
     """Collect one message of known size, and nothing behind it."""
 
@@ -148,6 +183,8 @@ class ServerHandshake:
         The peer id that a client must be looking for.
     nonce
         32 bytes that were never used before.
+    protection
+        What guards the connections of this job.
 
     Examples
     --------
@@ -156,14 +193,28 @@ class ServerHandshake:
     [Refused(reason="the first bytes b'GET ' are not those of a peer")]
     """
 
-    def __init__(self, key: bytes, job: bytes, own_id: PeerId, nonce: bytes) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        job: bytes,
+        own_id: PeerId,
+        nonce: bytes,
+        *,
+        protection: Protection = Protection.MAC,
+    ) -> None:
         self._key = key
+        self._protection = protection
         self._job = _checked("a job id", job, JOB_BYTES)
         self._own_id = own_id
         self._nonce = _checked("a nonce", nonce, NONCE_BYTES)
         self._inbox = _Inbox(HELLO_BYTES)
         self._hello: bytes | None = None
         self._over = False
+
+    @property
+    def is_greeted(self) -> bool:
+        """Whether the client knows the name of the job, which strangers do not."""
+        return self._hello is not None
 
     def receive(self, data: bytes) -> list[Outcome]:
         """Take bytes from the client; no outcome means that more must come."""
@@ -183,20 +234,31 @@ class ServerHandshake:
         return self._greet(whole) if self._hello is None else self._verify(whole)
 
     def _greet(self, hello: bytes) -> list[Outcome]:
-        _, version, role, job, client, server, _ = _HELLO.unpack(hello)
-        if version != VERSION:
-            return self._refuse(f"the client speaks version {version}, not {VERSION}")
-        if hello[6:8] != b"\0\0" or role not in tuple(Role):
-            return self._refuse(f"there is no connection of role {role}")
-        if job != self._job:
-            return self._refuse(f"the client belongs to job {job.hex()}")
-        if server != self._own_id:
-            return self._refuse(f"the client wants peer {server}, not {self._own_id}")
-        if client == self._own_id:
-            return self._refuse(f"the client claims our own peer id {client}")
+        complaint = self._complaint(hello)
+        if complaint:
+            return self._refuse(complaint)
         self._hello = hello
         self._inbox.expect(PROOF_BYTES)
         return [Send(self._nonce)]
+
+    def _complaint(self, hello: bytes) -> str:
+        """Return what is wrong with a HELLO; nothing, if it is for us."""
+        _, version, role, protection, job, client, server, _ = _HELLO.unpack(hello)
+        wrong = {
+            f"the client speaks version {version}, not {VERSION}": version != VERSION,
+            f"there is no connection of role {role}": (
+                hello[7:8] != b"\0" or role not in tuple(Role)
+            ),
+            f"the client offers protection {protection}, not {self._protection}": (
+                protection != self._protection
+            ),
+            f"the client belongs to job {job.hex()}": job != self._job,
+            f"the client wants peer {server}, not {self._own_id}": (
+                server != self._own_id
+            ),
+            f"the client claims our own peer id {client}": client == self._own_id,
+        }
+        return next((text for text, is_so in wrong.items() if is_so), "")
 
     def _verify(self, proof: bytes) -> list[Outcome]:
         assert self._hello is not None
@@ -204,9 +266,11 @@ class ServerHandshake:
         if not hmac.compare_digest(proof, expected):
             return self._refuse("the client does not know the secret of this job")
         self._over = True
-        _, _, role, _, client, _, _ = _HELLO.unpack(self._hello)
+        _, _, role, _, _, client, _, _ = _HELLO.unpack(self._hello)
         answer = _proof(self._key, b"server", self._hello, self._nonce)
-        return [Send(answer), Done(PeerId(client), Role(role))]
+        of_client, of_server = _frame_keys(self._key, self._hello, self._nonce)
+        keys = FrameKeys(sending=of_server, receiving=of_client)
+        return [Send(answer), Done(PeerId(client), Role(role), keys)]
 
     def _refuse(self, reason: str) -> list[Outcome]:
         self._over = True
@@ -232,17 +296,25 @@ class ClientHandshake:
         nonce: bytes,
         *,
         peer: PeerId,
+        protection: Protection = Protection.MAC,
         role: Role = Role.DATA,
     ) -> None:
         _checked("a job id", job, JOB_BYTES)
         _checked("a nonce", nonce, NONCE_BYTES)
-        self.hello = _HELLO.pack(MAGIC, VERSION, role, job, own_id, peer, nonce)
+        self.hello = _HELLO.pack(
+            MAGIC, VERSION, role, protection, job, own_id, peer, nonce
+        )
         self._key = key
         self._peer = peer
         self._role = role
         self._inbox = _Inbox(NONCE_BYTES)
         self._server_nonce: bytes | None = None
         self._over = False
+
+    @property
+    def is_greeted(self) -> bool:
+        """Whether the server has answered, and so will either prove or close."""
+        return self._server_nonce is not None
 
     def receive(self, data: bytes) -> list[Outcome]:
         """Take bytes from the server; no outcome means that more must come."""
@@ -269,7 +341,9 @@ class ClientHandshake:
         if not hmac.compare_digest(proof, expected):
             return self._refuse("the server does not know the secret of this job")
         self._over = True
-        return [Done(self._peer, self._role, rest)]
+        of_client, of_server = _frame_keys(self._key, self.hello, self._server_nonce)
+        keys = FrameKeys(sending=of_client, receiving=of_server)
+        return [Done(self._peer, self._role, keys, rest)]
 
     def _refuse(self, reason: str) -> list[Outcome]:
         self._over = True

@@ -32,7 +32,9 @@ runs is a spare: a pause is asked for (`RequestPause`), and at its epoch (`Pause
 tasks are placed anew.
 
 What keeps failing ends the job: the same failure of a worker or its functions more than
-`restarts_max` times, or more than `_LOSSES_MAX` losses, without a complete epoch between.
+`restarts_max` times, or more than `LOSSES_MAX` losses, without a complete epoch between.
+Before the first generation there is nothing to go back to: a worker that is lost then, or
+dies before it has registered, is replaced in its place, `restarts_max` times.
 
 **Without snapshots** the first loss fails the job.  A broken link between two workers
 is then held against its far end for `_SUSPECT_NS`, and a lost connection for
@@ -71,6 +73,7 @@ from millstream.protocol.job_events import (
     SendMessage,
     Settled,
     StartWorker,
+    StopReached,
     TimePassed,
     WorkerExited,
     WorkerFailed,
@@ -80,8 +83,17 @@ from millstream.protocol.job_events import (
     WorkerReady,
     WorkerRegistered,
 )
+from millstream.protocol.job_words import (
+    deployed_words,
+    outcome_words,
+    restored_words,
+    unconnected_words,
+    unregistered_words,
+)
 from millstream.protocol.messages import Deploy, Release, Start, Stop
 from millstream.protocol.placement import place
+from millstream.protocol.restarts import Restarts
+from millstream.protocol.story import Severity, Story
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +104,6 @@ __all__ = ["JobCore", "Phase"]
 
 _SUSPECT_NS = 1_000_000_000
 _EXIT_REASON_NS = 500_000_000
-_LOSSES_MAX = 20
 _DAMAGE = "SnapshotDamagedError"
 _LASTING = frozenset({"OperatorError", "TransportError", "OperationalError", _DAMAGE})
 """Failures of a worker that it may not repeat after a recovery."""
@@ -118,6 +129,8 @@ class _Member:
     is_ready: bool = False
     is_finished: bool = False
     is_gone: bool = False
+    #: Bytes of state that it restored, and how long that took in nanoseconds.
+    restored: tuple[int, int] = (0, 0)
 
 
 class JobCore:
@@ -132,8 +145,12 @@ class JobCore:
     restarts_max
         How often a job with snapshots goes back for the same failure of a user
         function without getting on; None for a job without snapshots.
+    is_complete
+        Whether there is nothing to do: the job is over when it begins.
     now_ns, launch_ns, lease_ns, grace_ns
         The time now, and how long workers may take to come, be silent, and leave.
+    story
+        Where decisions are told.
     """
 
     def __init__(
@@ -147,9 +164,15 @@ class JobCore:
         restarts_max: int | None = None,
         generation: int = 0,
         snapshot: SnapshotId = (0, 0),
+        is_complete: bool = False,
+        story: Story | None = None,
     ) -> None:
-        self.phase = Phase.GATHERING
-        self.outcome: Outcome | None = None
+        self.phase = Phase.ENDED if is_complete else Phase.GATHERING
+        self.story = story or Story(now_ns)
+        self.outcome = Outcome(OutcomeKind.SUCCEEDED) if is_complete else None
+        if is_complete:
+            text = f"the job was complete in epoch {snapshot[1]}; nothing is run"
+            self.story.add(now_ns, "job", text)
         self.generation = generation + 1
         #: The worker that hosts each task index.
         self.placement: tuple[PeerId, ...] = ()
@@ -160,11 +183,8 @@ class JobCore:
         self._suspects: dict[PeerId, tuple[int, str]] = {}
         self._losses: dict[PeerId, tuple[int, str]] = {}
         self._snapshot: SnapshotId | None = snapshot
-        self._restarts_max = restarts_max
+        self._restarts = None if restarts_max is None else Restarts(restarts_max)
         self._is_recovering = False
-        self._fruitless_losses = 0
-        self._last_failure: tuple[str, str, str] | None = None
-        self._same_failures = 0
         self._now_ns = now_ns
         self._launch_deadline_ns = now_ns + launch_ns
         self._launch_ns = launch_ns
@@ -185,8 +205,13 @@ class JobCore:
 
     @property
     def _can_recover(self) -> bool:
-        """Whether the job goes on without a worker; only one that has begun does."""
-        return self._restarts_max is not None and bool(self.placement)
+        """Whether the job goes on without a worker."""
+        return self._restarts is not None
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether a worker has no tasks while another one has several."""
+        return len(set(self.placement)) < min(len(self.members), self._task_count)
 
     def index_of(self, worker: PeerId) -> int:
         """Return the number that people know a worker by."""
@@ -201,8 +226,8 @@ class JobCore:
         match event:
             case WorkerRegistered():
                 return self._handle_registered(event)
-            case WorkerReady(worker):
-                return self._handle_ready(worker)
+            case WorkerReady():
+                return self._handle_ready(event)
             case WorkerHeard(worker, now_ns):
                 if worker in self._members:
                     self._members[worker].heard_ns = now_ns
@@ -230,8 +255,11 @@ class JobCore:
                 return self._handle_settled(snapshot)
             case PauseReached(snapshot):
                 return self._handle_pause(snapshot)
+            case StopReached(epoch):
+                return self._stop(Outcome(OutcomeKind.STOPPED, "", f"epoch {epoch}"))
             case EpochCompleted():
-                self._fruitless_losses, self._last_failure = 0, None
+                if self._restarts is not None:
+                    self._restarts.get_on()
                 return []
             case TimePassed(now_ns):
                 return self._handle_time(now_ns)
@@ -246,7 +274,7 @@ class JobCore:
         if self.phase in {Phase.CONNECTING, Phase.RUNNING}:
             assert len(self.placement) == self._task_count
             assert set(self.placement) <= self._members.keys()
-            if self._restarts_max is not None:
+            if self._can_recover:
                 assert set(self.placement) <= set(self.members)
 
     # Coming
@@ -257,13 +285,16 @@ class JobCore:
         self._members[event.worker] = _Member(event.host, event.port, event.now_ns)
         if self.phase is Phase.STOPPING:
             return [self._farewell(event.worker)]
+        index = self.index_of(event.worker)
+        self._tell(f"worker {index} came from {event.host}", Severity.DEBUG)
         if self.phase is Phase.RUNNING:
+            self._tell(f"worker {index} gets its share of tasks at the next pause")
             return [RequestPause()]
         return self._deploy_if_possible()
 
     def _deploy_if_possible(self) -> list[Command]:
         """Deploy once it is known from where, and enough workers are there."""
-        needed = 1 if self._is_recovering else len(self._expected)
+        needed = 1 if self._is_recovering else self._task_count
         is_waiting = self.phase in {Phase.GATHERING, Phase.SETTLING}
         if not is_waiting or self._snapshot is None or len(self.members) < needed:
             return []
@@ -278,20 +309,24 @@ class JobCore:
             for worker in self.members
         )
         deploy = Deploy(self.generation, members, self.placement, self._snapshot)
+        self._tell(deployed_words(deploy))
         return self._to_members(deploy)
 
-    def _handle_ready(self, worker: PeerId) -> list[Command]:
+    def _handle_ready(self, event: WorkerReady) -> list[Command]:
+        worker = event.worker
         if self.phase is not Phase.CONNECTING or worker not in self._members:
             return []
         self._members[worker].is_ready = True
+        self._members[worker].restored = (event.restored_bytes, event.restore_ns)
         deployed = [m for w, m in self._members.items() if self._is_deployed(w)]
         if not all(member.is_ready for member in deployed):
             return []
         self.phase = Phase.RUNNING
         self._is_recovering = False
+        restored = restored_words([member.restored for member in deployed])
+        self._tell(f"generation {self.generation} runs{restored}")
         started = self._to_members(Start(self.generation))
-        is_uneven = len(set(self.placement)) < min(len(self.members), self._task_count)
-        return [*started, RequestPause()] if is_uneven else started
+        return [*started, RequestPause()] if self.is_uneven else started
 
     def _is_deployed(self, worker: PeerId) -> bool:
         """Whether the worker has tasks; a spare has none and is waited for by nobody."""
@@ -301,6 +336,10 @@ class JobCore:
         if self.phase is not Phase.RUNNING:
             return []
         self.phase = Phase.SETTLING
+        self._tell(
+            f"generation {self.generation} pauses at epoch {snapshot[1]}, tasks move to "
+            "workers that have none"
+        )
         self.generation += 1
         self._snapshot = snapshot
         self._is_recovering = True
@@ -315,6 +354,7 @@ class JobCore:
         if not all(self._members[w].is_finished for w in self.placement):
             return []
         self.phase = Phase.COMMITTING
+        self._tell("all tasks have ended")
         self._losses.clear()
         return [CommitOutput()]
 
@@ -327,16 +367,17 @@ class JobCore:
 
     def _handle_failed(self, report: Failed) -> list[Command]:
         is_late = report.generation != self.generation
-        if self._restarts_max is None or report.kind not in _LASTING:
+        if self._restarts is None or report.kind not in _LASTING:
             return self._fail(report.kind, report.text, report)
         if is_late or self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
             return []
-        failure = (report.kind, report.operator, report.location)
-        self._same_failures += 1
-        if failure != self._last_failure:
-            self._last_failure, self._same_failures = failure, 1
-        if self._same_failures > self._restarts_max:
+        if self._restarts.count_failure(report):
             return self._fail(report.kind, report.text, report)
+        count = (
+            f"{self._restarts.same_failures} of at most {self._restarts.restarts_max}"
+        )
+        text = f"{report.kind}, {count} in a row: {report.text}"
+        self._tell(text, Severity.WARNING)
         return self._interrupt(report.text, is_damaged=report.kind == _DAMAGE)
 
     def _handle_lost(self, worker: PeerId, reason: str) -> list[Command]:
@@ -374,18 +415,23 @@ class JobCore:
         """Go on without a worker and ask for another one."""
         if worker in self._members:
             self._members[worker].is_gone = True
-        self._fruitless_losses += 1
-        if self._fruitless_losses > _LOSSES_MAX:
-            text = f"{self._lost(worker, reason)}, the last of {_LOSSES_MAX} in a row"
-            return self._fail("WorkerLostError", f"{text} without a snapshot between")
-        replacement = PeerId(max(self._expected) + 1)
+        assert self._restarts is not None
+        lost, replacement = self._lost(worker, reason), PeerId(max(self._expected) + 1)
+        if self.placement and (verdict := self._restarts.count_loss(what=lost)):
+            return self._fail("WorkerLostError", verdict)
+        if not self.placement and (
+            verdict := self._restarts.count_start(worker, replacement, reason)
+        ):
+            return self._fail("LaunchError", verdict)
         self._expected.append(replacement)
+        successor = f"worker {self.index_of(replacement)} is started in its place"
+        self._tell(f"{lost}; {successor}", Severity.WARNING)
         commands: list[Command] = [
             SendMessage(worker, Stop(f"it was given up: {reason}")),
             StartWorker(replacement),
         ]
         if self._is_deployed(worker):
-            commands += self._interrupt(self._lost(worker, reason))
+            commands += self._interrupt(lost)
         return commands
 
     def _interrupt(self, reason: str, *, is_damaged: bool = False) -> list[Command]:
@@ -393,6 +439,8 @@ class JobCore:
         if self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
             return []
         self.phase = Phase.SETTLING
+        over = f"generation {self.generation} is over: {reason}"
+        self._tell(over, Severity.WARNING)
         self.generation += 1
         self._snapshot = None
         self._is_recovering = True
@@ -404,18 +452,20 @@ class JobCore:
         self._snapshot = snapshot
         deployed = self._deploy_if_possible()
         if not deployed:
+            self._tell("no worker is left; the job waits for one", Severity.WARNING)
             self.phase = Phase.GATHERING
             self._launch_deadline_ns = self._now_ns + self._launch_ns
         return deployed
 
     def _handle_link(self, event: LinkBroke) -> list[Command]:
-        is_member = event.peer in self.members or self._restarts_max is None
+        is_member = event.peer in self.members or not self._can_recover
         if self.phase in {Phase.CONNECTING, Phase.RUNNING} and is_member:
             text = (
                 f"the connection from worker {self.index_of(event.worker)} to worker "
                 f"{self.index_of(event.peer)} broke: {event.reason}"
             )
             self._suspects.setdefault(event.peer, (event.now_ns + _SUSPECT_NS, text))
+            self._tell(text, Severity.WARNING)
         return []
 
     def _handle_time(self, now_ns: int) -> list[Command]:
@@ -468,31 +518,17 @@ class JobCore:
         return self._interrupt(text)
 
     def _late(self) -> str:
-        count, wanted = len(self.members), len(self._expected)
-        seconds = self._launch_ns / 1e9
+        count, wanted = len(self.members), self._task_count
         if self.phase is Phase.CONNECTING:
             ready = sum(member.is_ready for member in self._members.values())
-            return (
-                f"only {ready} of {wanted} workers reached all others within "
-                f"{seconds:g} s; check that the executors' hosts can connect to each "
-                "other"
-            )
-        if self._is_recovering:
-            wanted = count + 1
-        return (
-            f"only {count} of {wanted} workers registered within {seconds:g} s; free "
-            f"{wanted - count} more task slots in Spark, ask for fewer workers, or raise "
-            "the setting 'launch_timeout_ms'"
-        )
+            return unconnected_words(ready, wanted, self._launch_ns)
+        wanted = count + 1 if self._is_recovering else wanted
+        return unregistered_words(count, wanted, self._launch_ns)
 
     def _lost(self, worker: PeerId, reason: str) -> str:
         return f"worker {self.index_of(worker)} was lost: {reason}"
 
     def _loss(self, worker: PeerId, reason: str) -> str:
-        if self._restarts_max is not None:
-            return (
-                f"{self._lost(worker, reason)}, before the job had begun; run it again"
-            )
         return (
             f"{self._lost(worker, reason)}; the job stopped because it keeps no "
             "snapshots to go on from; start it with state='a/directory' to survive this"
@@ -511,6 +547,7 @@ class JobCore:
             return []
         self.outcome = outcome
         self.phase = Phase.STOPPING
+        self._tell(*outcome_words(outcome))
         self._stop_deadline_ns = self._now_ns + self._grace_ns
         commands = [self._farewell(worker) for worker in self.members]
         return commands + self._end_if_everybody_left()
@@ -531,7 +568,15 @@ class JobCore:
         if not is_everybody_gone and self._now_ns < self._stop_deadline_ns:
             return []
         self.phase = Phase.ENDED
+        if not is_everybody_gone:
+            self._tell(
+                f"not all workers left within {self._grace_ns / 1e9:g} s; they are ended",
+                Severity.WARNING,
+            )
         return [EndJob(self.outcome)]
 
     def _to_members(self, message: Message) -> list[Command]:
         return [SendMessage(worker, message) for worker in self.members]
+
+    def _tell(self, text: str, severity: Severity = Severity.INFO) -> None:
+        self.story.add(self._now_ns, "job", text, severity)

@@ -48,6 +48,7 @@ class OutcomeKind(Enum):
     SUCCEEDED = auto()
     FAILED = auto()
     CANCELLED = auto()
+    STOPPED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,11 @@ class WorkerRegistered:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReady:
-    """A worker is connected to all others."""
+    """A worker is connected to all others, and its tasks are restored."""
 
     worker: PeerId
+    restored_bytes: int = 0
+    restore_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,13 @@ class PauseReached:
 
 
 @dataclass(frozen=True, slots=True)
+class StopReached:
+    """Somebody wanted the job to end behind this epoch, which is complete."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochCompleted:
     """A snapshot is complete: the job gets on."""
 
@@ -197,6 +207,7 @@ Event = (
     | GivenUp
     | Settled
     | PauseReached
+    | StopReached
     | EpochCompleted
     | TimePassed
 )

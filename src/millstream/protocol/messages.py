@@ -3,18 +3,26 @@
 Each is plain data made of numbers, text, bytes, lists and maps, so that any codec
 can carry it; `to_wire` and `from_wire` say in which order the fields go.  Nothing
 here is ever pickled by the engine: where user objects must cross (a result, an
-exception), the sender has already turned them into bytes.
+exception), the sender has already turned them into bytes.  What comes from a peer
+counts as a message only if every field has its declared type.
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields
-from typing import Any
+import reprlib
+from dataclasses import astuple, dataclass
+from typing import Any, get_type_hints
 
 from millstream.errors import RemoteProtocolError
+from millstream.protocol.barrier import barrier_from_wire
+from millstream.protocol.shapes import checker
 
 __all__ = [
+    "FROM_COORDINATOR",
+    "FROM_WORKERS",
+    "KINDS",
     "Announced",
+    "BarrierForm",
     "Compact",
     "Compacted",
     "Completed",
@@ -44,6 +52,9 @@ __all__ = [
     "from_wire",
     "to_wire",
 ]
+
+BarrierForm = tuple[int, int, tuple[str, ...]]
+"""Epoch, the epoch that deltas build on, and orders; see `protocol.barrier`."""
 
 Member = tuple[int, str, int]
 """Worker id, host and data port of one member of a generation."""
@@ -82,10 +93,15 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Every peer of the generation is connected."""
+    """Every peer of the generation is connected, and the tasks are restored.
+
+    `restored_bytes` of state files were read for that, in `restore_ns`.
+    """
 
     worker: int
     generation: int
+    restored_bytes: int = 0
+    restore_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +191,8 @@ class Sealed:
 class Ended:
     """A task has ended; `epoch` is the last one that it cut.
 
-    Follows the `Sealed` of everything that the task cut.
+    Follows the `Sealed` of everything that the task cut.  `nodes_left` is how many of its
+    operators, from the first on, ended because nobody read what they made.
     """
 
     worker: int
@@ -185,6 +202,7 @@ class Ended:
     task: int
     offsets: tuple[Offset, ...]
     transactions: tuple[tuple[str, bytes], ...]
+    nodes_left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +256,7 @@ class Announced:
     """An epoch is open; `barrier` is one in its wire form."""
 
     generation: int
-    barrier: tuple[Any, ...]
+    barrier: BarrierForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +318,7 @@ Message = (
     | Release
 )
 
-_KINDS: tuple[type[Any], ...] = (
+KINDS: tuple[type[Any], ...] = (
     Register,
     Ready,
     Heartbeat,
@@ -321,7 +339,33 @@ _KINDS: tuple[type[Any], ...] = (
     Stop,
     Release,
 )
-_TAGS = {kind: tag for tag, kind in enumerate(_KINDS)}
+"""All messages; the place of one is its tag on the wire."""
+
+_TAGS = {kind: tag for tag, kind in enumerate(KINDS)}
+_FITS = {
+    kind: [(name, checker(form)) for name, form in get_type_hints(kind).items()]
+    for kind in KINDS
+}
+
+FROM_COORDINATOR: frozenset[type[object]] = frozenset(
+    {
+        Heartbeat,
+        Deploy,
+        Start,
+        Announced,
+        Completed,
+        Resumed,
+        Compact,
+        Stop,
+        Release,
+    }
+)
+"""What a worker takes from the coordinator."""
+
+FROM_WORKERS: frozenset[type[object]] = frozenset(KINDS) - FROM_COORDINATOR | {
+    Heartbeat
+}
+"""What the coordinator takes from a worker."""
 
 
 def to_wire(message: Message) -> tuple[Any, ...]:
@@ -329,20 +373,32 @@ def to_wire(message: Message) -> tuple[Any, ...]:
     return (_TAGS[type(message)], *astuple(message))
 
 
-def from_wire(wire: object) -> Message:
-    """Rebuild a message; whatever is not one is the peer's fault."""
+def from_wire(
+    wire: object, allowed: frozenset[type[object]] = FROM_COORDINATOR | FROM_WORKERS
+) -> Message:
+    """Rebuild a message; whatever is none of the allowed ones is the peer's fault."""
     if not isinstance(wire, list | tuple) or not wire:
         msg = f"a control message is a list of values, got {type(wire).__name__}"
         raise RemoteProtocolError(msg)
     tag, *values = wire
-    if not isinstance(tag, int) or not 0 <= tag < len(_KINDS):
-        msg = f"there is no control message with tag {tag!r}"
+    if type(tag) is not int or not 0 <= tag < len(KINDS):
+        msg = f"there is no control message with tag {reprlib.repr(tag)}"
         raise RemoteProtocolError(msg)
-    kind = _KINDS[tag]
-    if len(values) != len(fields(kind)):
-        msg = f"{kind.__name__} has {len(fields(kind))} fields, got {len(values)}"
+    kind: Any = KINDS[tag]
+    if kind not in allowed:
+        msg = f"{kind.__name__} may not come from this peer on this connection"
         raise RemoteProtocolError(msg)
-    message: Message = kind(*(_as_tuple(value) for value in values))
+    if len(values) != len(_FITS[kind]):
+        msg = f"{kind.__name__} has {len(_FITS[kind])} fields, got {len(values)}"
+        raise RemoteProtocolError(msg)
+    values = [_as_tuple(value) for value in values]
+    for (name, fits), value in zip(_FITS[kind], values, strict=True):
+        if not fits(value):
+            msg = f"{kind.__name__}.{name} cannot be a {type(value).__name__} like this"
+            raise RemoteProtocolError(msg)
+    message: Message = kind(*values)
+    if isinstance(message, Announced):
+        barrier_from_wire(message.barrier)
     return message
 
 

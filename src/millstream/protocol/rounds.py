@@ -32,21 +32,44 @@ read no more input; as soon as they are ready, or the round that is under way ha
 loop is over.  Deciding so at once would let heads end on both sides of a cut: they are ready
 only behind the barriers that they have sent.
 
+Sides
+-----
+The body may need rows from outside the loop, all of them in every round.  A round that had
+begun before such a *side* has ended could not end, and no epoch could pass: its barrier on
+the side would wait for that of the body, which waits for the end of the round, which waits
+for the side.  So the decider lets no round begin while a side is open.  It hears the end of
+a side behind every barrier that came on it, and aligns these with those of the heads; hence
+all of them are in the body before the rows of the first round.
+
 Epochs
 ------
 A cut in the middle of a round would have to keep which half of every stage was where, and
 could not be restored on another number of workers.  So the decider passes an epoch on only
-between rounds: at once while heads collect or wait for the first decision, else in front of
-its next one.  Heads whose input is over learn of epochs from nobody else, hence they all cut
-at the same place; while they read channels, barriers come there.
+between rounds: at once while heads collect or wait for the first decision, or for a side
+that was not there before a recovery, else in front of its next one.  Heads whose input is
+over learn of epochs from nobody else, hence they all cut at the same place; while they read
+channels, barriers come there.  Epochs that were given up in a long round are passed on as
+well: who reads the loop and something else aligns them all.
 
-After a recovery the decider repeats its last decision, and heads that wait say again that they
-are ready; both are ignored where they are known.  So nothing in flight needs to be stored.
+After a recovery the decider repeats its last decision, which is ignored where it is known.  So
+nothing in flight needs to be stored.
+
+Places
+------
+At a cut all heads have carried out the same decision, whatever else they were about: that is
+all that is stored of where a head stands, and any number of heads can go on from it.
+
+- A round was over, and the next one had not begun.  All of them were waiting; the decider
+  had decided already, and tells it again.
+- No round of the iteration had begun.  Some heads may have been waiting and others not,
+  because the input of one had ended and that of another had not.  Among other heads the rest
+  of the input is dealt out anew, so each of them waits for the end of its own input, which
+  comes once more where it had come.
 
 Invariants (see the `validate` of each)
 ---------------------------------------
 1. A head is at most one decision behind the decider, and never ahead.
-2. Heads replay only what a decision asked for, once.
+2. Heads replay only what a decision asked for, once, and only when no side is open.
 3. No epoch is passed on between a decision to go on and the readiness of all heads.
 """
 
@@ -76,6 +99,7 @@ __all__ = [
     "LoopDecider",
     "LoopUnread",
     "RoundsSoFar",
+    "SidesEnded",
 ]
 
 
@@ -130,6 +154,11 @@ class HeadUnread:
 @dataclass(frozen=True, slots=True)
 class LoopUnread:
     """Nobody reads what leaves the loop, from the decider to the heads."""
+
+
+@dataclass(frozen=True, slots=True)
+class SidesEnded:
+    """Nothing more comes from outside into the rounds, to the decider."""
 
 
 class HeadPhase(Enum):
@@ -210,6 +239,12 @@ class Head:
         self._expect(HeadPhase.GIVING)
         self.phase = HeadPhase.COLLECTING if self.is_nested else HeadPhase.OVER
 
+    def resume(self, decided: int, begun: int) -> None:
+        """Go on from where all heads were at a cut, however many there were."""
+        self.decided, self.begun = decided, begun
+        is_between = decided > begun
+        self.phase = HeadPhase.WAITING if is_between else HeadPhase.COLLECTING
+
     @property
     def may_cut(self) -> bool:
         """Whether no round is under way here."""
@@ -253,9 +288,11 @@ class LoopDecider(ABC):
         if ready.number != self.number:
             return []
         self._parts[ready.head] = ready.part
-        if len(self._parts) < self.head_count:
-            return []
-        return self._judge_parts([self._parts[head] for head in sorted(self._parts)])
+        return self._judge_known()
+
+    def end_sides(self) -> list[Any]:
+        """Note that nothing more comes from outside; only rounds wait for that."""
+        return []
 
     def note_unread(self, unread: HeadUnread) -> list[Any]:
         """Take note of a head without readers; stop the input if it is the last."""
@@ -265,6 +302,11 @@ class LoopDecider(ABC):
     @abstractmethod
     def repeat(self) -> list[Any]:
         """Tell again what heads may not know, after a recovery."""
+
+    def _judge_known(self) -> list[Any]:
+        if len(self._parts) < self.head_count:
+            return []
+        return self._judge_parts([self._parts[head] for head in sorted(self._parts)])
 
     @abstractmethod
     def _judge_parts(self, parts: list[Any]) -> list[Any]:
@@ -287,27 +329,35 @@ class Decider(LoopDecider):
         Called with the parts of all heads, in the order of heads, or with what else was
         handed to `end_round`; returns the state of the next round, and whether there
         need be no other.
+    has_open_sides
+        Whether something may still come from outside into the rounds.
     """
 
     rounds_max: int | None
     initial: Any
     judge: Callable[[Any, Any], tuple[Any, bool]]
+    has_open_sides: bool = False
     #: Of the iteration that is under way; 0 while heads collect.
     round: int = 0
     value: Any = None
-    _barrier: Barrier | None = None
+    _barriers: list[Barrier] = field(default_factory=list)
 
     def announce(self, barrier: Barrier) -> list[Any]:
-        """Pass an epoch on, now or in front of the next decision; a newer one wins."""
-        if self.round == 0:
+        """Pass an epoch on, now or in front of the next decision."""
+        if self.round == 0 or self.has_open_sides:
             return [EpochPassedOn(barrier)]
-        self._barrier = barrier
+        self._barriers.append(barrier)
         return []
 
     def note_unread(self, unread: HeadUnread) -> list[Any]:
         """Take note of a head without readers; only heads that collect have input."""
         told = LoopDecider.note_unread(self, unread)
-        return told if self.round == 0 else []
+        return told + self._judge_known() if self.round == 0 else []
+
+    def end_sides(self) -> list[Any]:
+        """Note that all sides have ended; begin if only they were waited for."""
+        self.has_open_sides = False
+        return self._judge_known() if self.round == 0 else self.repeat()
 
     def end_round(self, results: Any) -> list[Any]:
         """Judge a round."""
@@ -322,20 +372,23 @@ class Decider(LoopDecider):
     def repeat(self) -> list[Any]:
         """Tell the last decision again, after a recovery."""
         self._parts.clear()
-        return [] if self.last is None else [self.last]
+        is_held = self.has_open_sides and self.round > 0
+        return [] if self.last is None or is_held else [self.last]
 
     def _judge_parts(self, parts: list[Any]) -> list[Any]:
         return self._begin() if self.round == 0 else self.end_round(parts)
 
     def _begin(self) -> list[Any]:
-        self.value = self.initial
         is_over = self.is_unread or self.rounds_max == 0
+        if self.has_open_sides and not is_over:
+            return []
+        self.value = self.initial
         self.round = 0 if is_over else 1
         return self._decided(is_over=is_over)
 
     def _decided(self, *, is_over: bool) -> list[Any]:
-        barrier, self._barrier = self._barrier, None
-        told: list[Any] = [] if barrier is None else [EpochPassedOn(barrier)]
+        told: list[Any] = [EpochPassedOn(barrier) for barrier in self._barriers]
+        self._barriers.clear()
         return [*told, self._next_decision(self.value, is_over=is_over)]
 
 

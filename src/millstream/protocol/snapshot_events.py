@@ -105,12 +105,22 @@ class CommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRequested:
-    """Somebody wants a snapshot now."""
+    """Somebody wants a snapshot now that holds everything, also what sinks hold back."""
 
 
 @dataclass(frozen=True, slots=True)
 class PauseRequested:
     """Everything is to stand still at the next cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """Somebody wants the job to stop behind an epoch; answer with `Stopped`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopFailed:
+    """The job must go on: what was wanted of the epoch behind which it stands failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +157,8 @@ Event = (
     | CommitFailed
     | SnapshotRequested
     | PauseRequested
+    | StopRequested
+    | StopFailed
     | Interrupted
     | FellBack
     | TimePassed
@@ -212,6 +224,13 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """The job stands still behind this epoch, and no other one will be opened."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class Abandoned:
     """The epoch will not complete; for people."""
 
@@ -256,6 +275,7 @@ Command = (
     | Announce
     | Resume
     | Paused
+    | Stopped
     | Abandoned
     | FallBack
     | Settled

@@ -13,6 +13,7 @@ Theory of operation
                             +------------------- committed --------------------+
                                                    or PAUSED, if it was asked for
 
+    PAUSED --stop failed--> WAITING
     any of them --Interrupted--> RESTING, or SEARCHING --FellBack--> RESTING
 
 One epoch at a time: the next is announced when the sinks have committed the last, so
@@ -26,6 +27,11 @@ short for the job, for a lap of a long loop say, delays snapshots and does not e
 A task is through with an epoch when it sealed it, or when it ended before it.  `Ended`
 names the last epoch that the task cut, because its message may overtake the `Sealed` of
 that epoch.  When every task has ended, a last epoch is stored without any barrier.
+
+A job that is to stop is paused behind an epoch, and `Stopped` names it: nothing is committed
+after that one.  No other epoch is opened then, not even after a recovery, unless the caller
+says that the stop failed.  A stop that is interrupted before its epoch is complete is tried
+again after the recovery.
 
 A recovery begins with `Interrupted`.  If a manifest is being written just then, it will
 count or not; so the answer, `Settled`, waits for it.  Nothing of an older generation is
@@ -66,6 +72,9 @@ from millstream.protocol.snapshot_events import (
     Settled,
     SnapshotRequested,
     Started,
+    StopFailed,
+    Stopped,
+    StopRequested,
     Store,
     Stored,
     StoreFailed,
@@ -74,6 +83,7 @@ from millstream.protocol.snapshot_events import (
     TaskSealed,
     TimePassed,
 )
+from millstream.protocol.story import Severity, Story
 
 if TYPE_CHECKING:
     from millstream.protocol.messages import Ended, Sealed
@@ -114,6 +124,8 @@ class SnapshotCore:
         one that the job begins with was taken by other tasks.
     interval_ns
         Time between epochs; None for no epochs but the last.
+    story
+        Where decisions are told.
     """
 
     def __init__(
@@ -126,8 +138,10 @@ class SnapshotCore:
         retry_ns: int,
         is_synchronous: bool = False,
         is_rebasing: bool = False,
+        story: Story | None = None,
     ) -> None:
         self.phase = Phase.RESTING
+        self.story = story or Story()
         #: The last complete epoch.
         self.complete_epoch = epoch
         self._base_epoch = Epoch(0) if is_rebasing else epoch
@@ -143,7 +157,7 @@ class SnapshotCore:
         self._sealed: list[Sealed] = []
         self._ended: dict[TaskId, Ended | None] = {}
         self._now_ns = 0
-        self._opened_ns = 0
+        self._opened_ns = self._opened_epoch = 0
         self._due_ns: int | None = None
         #: No epoch is tried before, because the last one failed.
         self._retry_at_ns = 0
@@ -154,10 +168,15 @@ class SnapshotCore:
         #: Whether tasks stand still behind the open or just completed epoch.
         self._is_pausing = False
         self._is_snapshot_wanted = False
+        #: Whether the open epoch is one that somebody wants, and would want again.
+        self._is_rolling = False
         self._is_pause_wanted = False
+        self._is_stop_wanted = False
+        #: Whether the job is to end behind the last complete epoch.
+        self._is_stopped = False
         self._is_interrupted = False
 
-    def handle(self, event: Event) -> list[Command]:  # noqa: C901, PLR0911 - one arm per event
+    def handle(self, event: Event) -> list[Command]:  # noqa: C901, PLR0911, PLR0912 - one arm per event
         """Take one event and return the commands to carry out, in order."""
         match event:
             case Started():
@@ -180,6 +199,11 @@ class SnapshotCore:
             case PauseRequested():
                 self._is_pause_wanted = True
                 return self._advanced()
+            case StopRequested():
+                self._is_stop_wanted = True
+                return self._advanced()
+            case StopFailed():
+                return self._handle_stop_failed()
             case Interrupted(is_damaged):
                 return self._search() if is_damaged else self._handle_interrupted()
             case FellBack(epoch):
@@ -240,6 +264,10 @@ class SnapshotCore:
         stored = {(report.stage, report.task) for report in store.ended}
         self._ended |= dict.fromkeys(stored & self._tasks)
         self._patience = 1
+        self._is_rolling = False
+        took_s = (self._now_ns - self._opened_ns) / 1e9
+        after = f" after {took_s:.3f} s" if self._opened_epoch == epoch else ""
+        self._tell(f"epoch {epoch} is complete{after}")
         self.phase = Phase.COMMITTING
         self._commit_tries = 1
         return [Announce(store.epoch), Commit(store.epoch)]
@@ -256,11 +284,16 @@ class SnapshotCore:
         assert epoch == self.complete_epoch
         store, self._storing = self._storing, None
         assert store is not None
+        self._tell(f"epoch {epoch} is committed")
         if self._is_interrupted:
             return self._settled()
         if self._tasks == store.ended_tasks:
             self.phase = Phase.CONCLUDED
             return [Concluded(store.epoch)]
+        if self._is_pausing and self._is_stop_wanted:
+            self.phase = Phase.PAUSED
+            self._is_stopped = True
+            return [Stopped(store.epoch)]
         if self._is_pausing and self._is_pause_wanted:
             self.phase = Phase.PAUSED
             return [Paused(store.epoch)]
@@ -276,19 +309,30 @@ class SnapshotCore:
             return [
                 GiveUp(f"epoch {epoch} was not committed in {tries} tries: {reason}")
             ]
+        self._tell(
+            f"epoch {epoch} is not committed ({reason}); try {self._commit_tries} of "
+            f"{_COMMIT_TRIES_MAX}, the next in {self._retry_ns / 1e9:g} s",
+            Severity.WARNING,
+        )
         self._commit_tries += 1
         self._due_ns = self._now_ns + self._retry_ns
         return []
 
+    def _handle_stop_failed(self) -> list[Command]:
+        self._is_stop_wanted = self._is_stopped = False
+        if self.phase is not Phase.PAUSED:
+            return self._advanced()
+        self._wait(self._interval_ns)
+        return self._resumed(self.complete_epoch) + self._advanced()
+
     def _handle_interrupted(self) -> list[Command]:
-        self._is_interrupted = True
-        self._is_pausing = False
-        self._sealed, self._ended, self._tasks = [], {}, frozenset()
+        self._want_again()
+        self._leave_generation()
         if self.phase in {Phase.STORING, Phase.COMMITTING}:
             return []
         abandoned: list[Command] = []
         if self._barrier is not None:
-            abandoned = [Abandoned(self._barrier.epoch, "the job recovers")]
+            abandoned = [self._given_up(self._barrier.epoch, "the job recovers")]
             self._barrier = None
         return abandoned + self._settled()
 
@@ -296,6 +340,10 @@ class SnapshotCore:
         assert self.phase is Phase.SEARCHING
         assert epoch <= self.complete_epoch
         self.complete_epoch = self._base_epoch = Epoch(epoch)
+        self._tell(
+            f"epoch {epoch} is the newest that is whole: the job falls back to it",
+            Severity.WARNING,
+        )
         return self._settled()
 
     def _handle_time(self) -> list[Command]:
@@ -311,11 +359,21 @@ class SnapshotCore:
 
     # Steps
 
+    def _leave_generation(self) -> None:
+        self._is_interrupted = True
+        self._is_pausing = False
+        self._sealed, self._ended, self._tasks = [], {}, frozenset()
+
     def _search(self) -> list[Command]:
         """Look for an older epoch; tasks that were being restored run no epoch."""
         assert self.phase in {Phase.RESTING, Phase.PAUSED}, self.phase
-        self._handle_interrupted()
+        self._leave_generation()
+        self._due_ns = None
         self.phase = Phase.SEARCHING
+        self._tell(
+            f"epoch {self.complete_epoch} is damaged; an older one is looked for",
+            Severity.WARNING,
+        )
         return [FallBack()]
 
     def _advanced(self) -> list[Command]:
@@ -324,23 +382,31 @@ class SnapshotCore:
             return self._store()
         if self.phase is not Phase.WAITING or self._now_ns < self._retry_at_ns:
             return []
+        if self._is_stopped:
+            return []
         if self._tasks and self._ended.keys() == self._tasks:
             self._last_used += 1
             self._barrier = Barrier(Epoch(self._last_used), self._base_epoch)
             return self._store()
         is_due = self._due_ns is not None and self._now_ns >= self._due_ns
-        if is_due or self._is_snapshot_wanted or self._is_pause_wanted:
+        if is_due or self._is_snapshot_wanted or self._must_pause:
             return self._open()
         return []
 
+    @property
+    def _must_pause(self) -> bool:
+        return self._is_pause_wanted or self._is_stop_wanted
+
     def _open(self) -> list[Command]:
         self._last_used += 1
-        self._is_snapshot_wanted = False
-        self._is_pausing = self._is_synchronous or self._is_pause_wanted
+        self._is_rolling, self._is_snapshot_wanted = self._is_snapshot_wanted, False
+        rolls = (Order.ROLL,) if self._is_rolling or self._is_stop_wanted else ()
+        self._is_pausing = self._is_synchronous or self._must_pause
         pauses = (Order.PAUSE,) if self._is_pausing else ()
-        orders = (Order.SNAPSHOT, *pauses)
+        orders = (Order.SNAPSHOT, *pauses, *rolls)
         self._barrier = Barrier(Epoch(self._last_used), self._base_epoch, orders)
-        self._opened_ns = self._now_ns
+        self._opened_ns, self._opened_epoch = self._now_ns, self._last_used
+        self._tell(f"epoch {self._last_used} opened{', to pause' * self._is_pausing}")
         self._deadline_ns = self._now_ns + self._timeout_ns * self._patience
         self._due_ns = None
         self.phase = Phase.OPEN
@@ -387,11 +453,21 @@ class SnapshotCore:
 
     def _rested(self, epoch: Epoch, reason: str) -> list[Command]:
         """Wait a while after an epoch that failed, whoever wants the next one."""
+        self._want_again()
         interval_ns = self._interval_ns
         wait_ns = self._retry_ns if interval_ns is None else interval_ns
         self._retry_at_ns = self._now_ns + min(wait_ns, self._retry_ns)
         self._wait(wait_ns)
-        return [Abandoned(epoch, reason), *self._resumed(epoch)]
+        return [self._given_up(epoch, reason), *self._resumed(epoch)]
+
+    def _given_up(self, epoch: Epoch, reason: str) -> Abandoned:
+        self._tell(f"epoch {epoch} is abandoned: {reason}", Severity.WARNING)
+        return Abandoned(epoch, reason)
+
+    def _want_again(self) -> None:
+        """Keep in mind that somebody waits for an epoch that may not complete."""
+        self._is_snapshot_wanted |= self._is_rolling
+        self._is_rolling = False
 
     def _resumed(self, epoch: Epoch) -> list[Command]:
         was_pausing, self._is_pausing = self._is_pausing, False
@@ -406,10 +482,15 @@ class SnapshotCore:
     def _settled(self) -> list[Command]:
         self.phase = Phase.RESTING
         self._due_ns = None
+        epoch = self.complete_epoch
+        self._tell(f"the job goes back to {f'epoch {epoch}' if epoch else 'its start'}")
         return [Settled(self.complete_epoch)]
 
     def _is_stale(self, generation: int) -> bool:
         return self._is_interrupted or generation != self._generation
+
+    def _tell(self, text: str, severity: Severity = Severity.INFO) -> None:
+        self.story.add(self._now_ns, "snapshots", text, severity)
 
     def _late(self) -> str:
         assert self._barrier is not None

@@ -7,15 +7,18 @@ worker hosts the tasks of one index, and those of lost workers' indexes besides.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millstream.operators.build import TaskContext, build_chain
+from millstream.errors import MillstreamError
+from millstream.operators.build import TaskContext, build_run, runs_of
 from millstream.operators.rounds import round_of
 from millstream.plan.iteration import Decide, LoopHead, Outlet, Port
 from millstream.plan.nodes import Read
 from millstream.plan.physical import Channel, PhysicalPlan, lay_out
 from millstream.protocol.batching import BatchSize
+from millstream.runtime.chain import FAILURES, TaskFailedError
 from millstream.runtime.channels import (
     BackChannel,
     CreditReturn,
@@ -29,20 +32,22 @@ from millstream.runtime.guard import Guard
 from millstream.runtime.head import DeciderIntake, HeadIntake
 from millstream.runtime.intake import ChannelIntake, SourceIntake
 from millstream.runtime.router import Router, make_router
+from millstream.runtime.splits import SplitsHeard
 from millstream.runtime.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.config import Config
-    from millstream.operators.base import Rows
+    from millstream.connectors.base import Split
+    from millstream.operators.base import Operator, Rows
     from millstream.plan.nodes import Node
     from millstream.plan.stages import Edge, Stage
     from millstream.ports import Clock, Network
     from millstream.protocol.ids import ChannelId, Epoch, Generation, PeerId
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.intake import Intake
-    from millstream.runtime.task import TaskCut
+    from millstream.runtime.task_cut import TaskCut
     from millstream.runtime.timers import Timers
 
     Emit = Callable[[int, int, Epoch, Rows], None]
@@ -76,11 +81,17 @@ class Beginning:
         By source and split; None in a split that has been read to its end.
     ended
         Stage and index of tasks that have nothing more to do.
+    unread
+        Stages whose tasks have nothing to do because nobody reads what they would make.
+    spent
+        Of the stages of which only the end is left, how many operators are over.
     """
 
     epoch: Epoch
     offsets: dict[str, dict[str, int | None]] = field(default_factory=dict)
     ended: frozenset[tuple[int, int]] = frozenset()
+    unread: frozenset[int] = frozenset()
+    spent: dict[int, int] = field(default_factory=dict)
 
 
 def _no_rows(sink: int, rows: Rows) -> None:
@@ -112,8 +123,7 @@ class _Assembler:
         config = self.deployment.config
         first = stage.nodes[0]
         if isinstance(first.spec, Read):
-            splits = self.deployment.splits[first.id]
-            own = list(splits[index :: self.plan.task_count(stage)])
+            own = self._own_splits(stage, index)
             before = self.beginning.offsets.get(first.name, {})
             names = {split.name for split in own}
             offsets = {n: offset for n, offset in before.items() if n in names}
@@ -129,10 +139,33 @@ class _Assembler:
         ends = [self._input(c) for c in self.plan.inputs(stage.id, index)]
         self.intakes[stage.id, index] = self._channel_intake(stage, index, ends)
 
+    def _own_splits(self, source: Stage, index: int) -> list[Split]:
+        """Return the splits that a task of a source reads."""
+        splits = self.deployment.splits[source.nodes[0].id]
+        return list(splits[index :: self.plan.task_count(source)])
+
+    def _open_splits(self, stage: Stage, index: int) -> list[str]:
+        """Return the splits that rows of a task come from, but those read to their end."""
+        if stage.is_source:
+            before = self.beginning.offsets.get(stage.nodes[0].name, {})
+            names = [split.name for split in self._own_splits(stage, index)]
+            return [name for name in names if before.get(name, 0) is not None]
+        return [
+            name
+            for channel in self.plan.inputs(stage.id, index)
+            for name in self._splits_of(channel)
+        ]
+
+    def _splits_of(self, channel: Channel) -> list[str]:
+        source = self.plan.stages.stages[channel.edge.source]
+        return self._open_splits(source, channel.source_index)
+
     def _input(self, channel: Channel) -> InputChannel:
         end = InputChannel(channel)
         if channel.edge.is_back:
             end = BackChannel(channel, self.deployment.config.loop_memory_bytes)
+        if channel.edge.carries_splits:
+            end.splits = SplitsHeard(self._splits_of(channel))
         self.made.inputs[channel.id] = end
         if self.placement[channel.source_index] != self.own_id:
             self._attach_return(channel, end)
@@ -183,6 +216,7 @@ class _Assembler:
             self.deployment.state,
             has_letters=any(edge.carries_letters for edge in edges),
             worker_count=self.plan.worker_count,
+            generation=self.generation,
             clock=self.clock,
         )
 
@@ -205,7 +239,7 @@ class _Assembler:
             stage,
             index,
             self.intakes[stage.id, index],
-            build_chain(stage.nodes, context),
+            _opened(stage, context),
             self._routers(stage, index),
             clock=self.clock,
             slice_batches=config.slice_batches,
@@ -213,9 +247,13 @@ class _Assembler:
             on_end=self.on_end,
             guard=None if letters is None else Guard(letters),
         )
+        unknown = task.states().keys() - self.deployment.fingerprints.keys()
+        assert not unknown, f"{unknown} keep state and have no fingerprint"
         task.epoch = self.beginning.epoch
         if (stage.id, index) in self.beginning.ended:
-            task.end_at_once()
+            task.end_at_once(was_left=stage.id in self.beginning.unread)
+        elif stage.id in self.beginning.spent:
+            task.end_behind(self.beginning.spent[stage.id])
         self.made.tasks.append(task)
 
     def _routers(self, stage: Stage, index: int) -> list[list[Router]]:
@@ -256,6 +294,7 @@ class _Assembler:
             peer,
             self.generation,
             self.window_bytes,
+            sender=self.plan.stages.stages[channel.edge.source].nodes[-1],
         )
         output = OutputChannel(channel, carrier, self.timers.set)
         self.made.carriers[channel.id] = carrier
@@ -305,6 +344,22 @@ def assemble(
     for stage, index in reversed(own):
         assembler.make_task(stage, index)
     return assembler.made
+
+
+def _opened(stage: Stage, context: TaskContext) -> list[Operator]:
+    """Return the operators of a stage; where one does not open, the others are closed."""
+    made: list[Operator] = []
+    for run in runs_of(stage.nodes, has_letters=context.has_letters):
+        try:
+            made += build_run(run, context)
+        except FAILURES as error:
+            for operator in made:
+                with suppress(*FAILURES):
+                    operator.close()
+            if isinstance(error, MillstreamError):
+                raise
+            raise TaskFailedError(None, run[-1], "when it was opened") from error
+    return made
 
 
 def _frame_size(source: Node, config: Config) -> BatchSize | None:

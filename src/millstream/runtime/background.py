@@ -7,36 +7,19 @@ they are asked for.
 from __future__ import annotations
 
 import queue
-import sys
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from millstream.ports import Done
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-__all__ = ["Inline", "Threaded", "undisturbed"]
+__all__ = ["Inline", "Threaded", "for_driver"]
 
-_LONG_S = 1.0
+_DRIVER_LAST_S = 2.0
 
 _Piece = tuple[Any, "Callable[[], Any]"]
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Let no other thread have the interpreter, unless this one waits or gives it up.
-
-    A thread that encodes holds it for many milliseconds at a time; work that must be
-    short would otherwise be interrupted every five, and wait as often.
-    """
-    usual_s = sys.getswitchinterval()
-    sys.setswitchinterval(_LONG_S)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual_s)
 
 
 class Inline:
@@ -59,10 +42,18 @@ class Inline:
 
 
 class Threaded:
-    """Runs pieces on one thread, which is started with the first of them."""
+    """Runs pieces on one thread, which is started with the first of them.
 
-    def __init__(self, name: str) -> None:
+    Parameters
+    ----------
+    last_s
+        How long `close` waits for the piece that runs.  A driver gives the lock of its
+        directory back next, and the piece may be a manifest that counts there.
+    """
+
+    def __init__(self, name: str, *, last_s: float = 0.0) -> None:
         self._name = name
+        self._last_s = last_s
         self._pieces: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -85,9 +76,11 @@ class Threaded:
         return done
 
     def close(self) -> None:
-        """Begin no more pieces; the one that runs is waited for by nobody."""
+        """Begin no more pieces; one that runs for long is waited for by nobody."""
         self._is_closed.set()
         self._pieces.put(None)
+        if self._thread is not None:
+            self._thread.join(self._last_s)
 
     def _loop(self) -> None:
         while not self._is_closed.is_set():
@@ -95,6 +88,11 @@ class Threaded:
             if piece is None or self._is_closed.is_set():
                 return
             self._done.put(_run(*piece))
+
+
+def for_driver() -> Threaded:
+    """Return who writes the files of a driver."""
+    return Threaded("millstream-driver-files", last_s=_DRIVER_LAST_S)
 
 
 def _run(tag: Any, work: Callable[[], Any]) -> Done:

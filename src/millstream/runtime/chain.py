@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.operators.event_time import TimeGiver
-from millstream.operators.failure import blame
+from millstream.operators.failure import blame, blame_key, is_one_to_one
 from millstream.plan.iteration import Outlet
+from millstream.plan.nodes import Combine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
 
-__all__ = ["Chain", "TaskFailedError"]
+__all__ = ["FAILURES", "Chain", "TaskFailedError"]
+
+FAILURES = (Exception, SystemExit)
+"""What counts as an error of a user's function; Ctrl-C is not one."""
 
 
 class TaskFailedError(Exception):
@@ -90,7 +94,7 @@ class Chain:
                     rows = self._guarded(self._guard, operator, rows, port)
                 else:
                     rows = operator.process(rows, port)
-            except Exception as error:
+            except FAILURES as error:
                 raise self.failure(error, operator, rows) from error
             self._send_late(operator)
             port = 0
@@ -114,14 +118,27 @@ class Chain:
                     self._guard.route(router, rows, self.now_ns, last)
                 else:
                     router.route(rows, self.now_ns)
-            except Exception as error:
-                node = self._stage.nodes[-1]
-                text = f"while sending {len(rows)} records on"
-                raise TaskFailedError(None, node, text) from error
+            except TaskFailedError:
+                raise
+            except FAILURES as error:
+                raise self._unsent(error, rows) from error
+
+    def _unsent(self, error: BaseException, rows: Rows) -> TaskFailedError:
+        """Return what tells the coordinator which record could not be sent on."""
+        nodes = self._stage.nodes
+        found = blame_key(error, nodes, rows)
+        text = f"while sending {len(rows)} records on"
+        if found is None:
+            return TaskFailedError(None, nodes[-1], text)
+        is_combined = isinstance(nodes[-1].spec, Combine)
+        is_batch = is_one_to_one(nodes) and len(rows) == self._batch_rows
+        if is_batch and not is_combined:
+            text = self._intake.position(found.row_index, len(rows))
+        return TaskFailedError(found, found.node, text)
 
     def failure(
         self,
-        error: Exception,
+        error: BaseException,
         operator: Operator,
         rows: Rows | None,
         occasion: str | None = None,
@@ -130,7 +147,7 @@ class Chain:
 
         `occasion` says when that was, where it was about none.
         """
-        found = blame(error, operator, rows)
+        found = blame(error, operator, rows, self._stage.nodes)
         if rows is None:
             has_rounds = self._intake.has_rounds
             end = "at the end of a round" if has_rounds else "after the last record"
@@ -146,7 +163,7 @@ class Chain:
         operator = self.operators[index]
         try:
             rows = operator.flush()
-        except Exception as error:
+        except FAILURES as error:
             raise self.failure(error, operator, None) from error
         if len(rows) > 0:
             self.push(rows, 0, start=index + 1)
@@ -181,7 +198,7 @@ class Chain:
                 if batches is None:
                     batches = iter(words())
                 rows = next(batches, None)
-            except Exception as error:
+            except FAILURES as error:
                 raise self.failure(error, operator, None, occasion) from error
             self._send_late(operator)
             if rows is None:

@@ -4,8 +4,8 @@ An `OutputChannel` collects rows and sends a batch when it is full or its timer 
 (rstream.md, section IV-B.2).  How a batch reaches the other end is the *carrier*'s
 business: by reference on the same worker, as a frame between two.
 
-A *mark* - a barrier, a watermark, the end of a round, a number of hops - leaves behind all
-rows that were put in before it and takes no credit.
+A *mark* - a barrier, a watermark, the end of a round, a number of hops, a word on splits -
+leaves behind all rows that were put in before it and takes no credit.
 
 A *back channel* closes a loop.  It takes batches off its carrier at once and keeps them, on
 disk if there are many, so that its writer is never without credit: a writer that waited for
@@ -22,9 +22,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import RemoteProtocolError, TransportError
-from millstream.protocol.barrier import Barrier, Hops, RoundEnd
+from millstream.protocol.barrier import Barrier, Hops, RoundEnd, Splits
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.watermark import Watermark
+from millstream.runtime.chain import TaskFailedError
 from millstream.state.batches import joined
 from millstream.state.shelf import Shelf
 
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.config import BufferPolicy
+    from millstream.plan.nodes import Node
     from millstream.plan.physical import Channel
     from millstream.ports import Network
     from millstream.protocol.ids import Generation, PeerId
+    from millstream.runtime.splits import SplitsHeard
     from millstream.state.shelf import Kept
 
 __all__ = [
@@ -48,7 +51,7 @@ __all__ = [
 ]
 
 Rows = list[Any]
-Mark = Barrier | Watermark | RoundEnd | Hops
+Mark = Barrier | Watermark | RoundEnd | Hops | Splits
 
 _CREDIT_PARTS = 4
 """A reader returns credit in quarters of the window, not frame by frame."""
@@ -69,6 +72,8 @@ class InputChannel:
         self.is_blocked = False
         #: How often what is being taken has gone round a free loop.
         self.hops = 0
+        #: The splits that its rows come from, where that is told.
+        self.splits: SplitsHeard | None = None
         #: Rows taken so far; tells where a failing row was.
         self.rows_taken = 0
         self._queue: deque[tuple[Rows | Mark, int]] = deque()
@@ -219,7 +224,13 @@ class LocalCarrier:
 
 
 class RemoteCarrier:
-    """Sends batches as frames to the worker that hosts the reading task."""
+    """Sends batches as frames to the worker that hosts the reading task.
+
+    Parameters
+    ----------
+    sender
+        The operator that made the rows.
+    """
 
     def __init__(
         self,
@@ -228,8 +239,11 @@ class RemoteCarrier:
         peer: PeerId,
         generation: Generation,
         window_bytes: int,
+        *,
+        sender: Node,
     ) -> None:
         self._channel = channel
+        self._sender = sender
         self._network = network
         self._peer = peer
         self._generation = generation
@@ -249,12 +263,17 @@ class RemoteCarrier:
         return self._rows_max
 
     def send(self, rows: Rows) -> None:
-        """Send a batch; one too long for a frame is cut in halves."""
+        """Send a batch; one too long for a frame is cut in halves.
+
+        Whoever asks for it, a task or a timer: what cannot be sent is held against the
+        operator that made it.
+        """
         try:
             cost = self._network.send(self._peer, self._frame(FrameKind.BATCH, rows))
-        except TransportError:
-            if len(rows) == 1:
-                raise
+        except Exception as error:
+            if len(rows) == 1 or not isinstance(error, TransportError):
+                text = f"while sending {len(rows)} records on"
+                raise TaskFailedError(None, self._sender, text) from error
             middle = len(rows) // 2
             self.send(rows[:middle])
             self.send(rows[middle:])
@@ -419,6 +438,7 @@ _KIND_OF: dict[type[Mark], FrameKind] = {
     Watermark: FrameKind.WATERMARK,
     RoundEnd: FrameKind.ROUND,
     Hops: FrameKind.HOPS,
+    Splits: FrameKind.SPLITS,
 }
 
 

@@ -48,6 +48,7 @@ class _Stage:
     epoch: int
     wanted: set[int]
     bases: dict[int, FileRef] = field(default_factory=dict)
+    is_applied: bool = False
 
 
 class Compactions:
@@ -95,14 +96,17 @@ class Compactions:
         """Put finished bases in the place of the files that went into them."""
         for number in self._finished():
             stage = self._stages[number]
+            stage.is_applied = True
             later = [r for r in files if r.stage != number or r.epoch > stage.epoch]
             files = (*(stage.bases[task] for task in sorted(stage.bases)), *later)
         return files
 
     def settle(self) -> None:
-        """Forget finished bases: a manifest lists them now."""
-        for number in self._finished():
-            del self._stages[number]
+        """Forget the bases that were applied: the manifest with them is stored.
+
+        Those that were finished while it was written wait for the next one.
+        """
+        self._stages = {n: s for n, s in self._stages.items() if not s.is_applied}
 
     def _finished(self) -> list[int]:
         return [n for n, s in self._stages.items() if s.bases.keys() >= s.wanted]

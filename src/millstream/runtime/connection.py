@@ -1,7 +1,7 @@
 """One non-blocking socket: handshake bytes first, frames afterwards.
 
-A `Connection` moves bytes when it is told to.  It does not know the selector, the
-other connections, or what the loss of this one means.
+A `Connection` moves bytes when it is told to, through a `Line` that may encrypt them.  It
+does not know the selector, the other connections, or what the loss of this one means.
 
 A socket that can no longer be written may still hold frames that the peer sent
 before it left, its reason among them.  So a failed write only silences the outbox;
@@ -10,11 +10,11 @@ the loss is found by reading, behind the last frame.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from millstream.protocol.handshake import (
@@ -25,16 +25,18 @@ from millstream.protocol.handshake import (
     Send,
     ServerHandshake,
 )
+from millstream.runtime.line import LineBrokenError
 
 if TYPE_CHECKING:
     from millstream.protocol.frames import Frame
     from millstream.protocol.ids import PeerId
-    from millstream.runtime.wire import Buffer, FrameDecoder
+    from millstream.runtime.integrity import Buffer, Integrity
+    from millstream.runtime.line import Line
+    from millstream.runtime.wire import FrameDecoder
 
-__all__ = ["Connection", "ConnectionLostError"]
+__all__ = ["Connection", "ConnectionLostError", "PeerAbsentError"]
 
 _HANDSHAKE_READ_BYTES = 128
-_SENDMSG_BUFFERS_MAX = min(os.sysconf("SC_IOV_MAX"), 256)
 _FAREWELL_READ_BYTES = 256 * 1024
 
 _TCP_INFO = struct.Struct("=2xBB4x48xI")
@@ -45,6 +47,10 @@ class ConnectionLostError(Exception):
     """Nothing more will come from this connection; the text says why."""
 
 
+class PeerAbsentError(ConnectionLostError):
+    """Nobody listens there."""
+
+
 class Connection:
     """A socket, what waits to be written to it, and what has been read so far.
 
@@ -52,6 +58,8 @@ class Connection:
     ----------
     sock
         A connected or connecting socket; it becomes non-blocking.
+    line
+        What reads from it and writes to it.
     machine
         Our side of the handshake.
     deadline_ns
@@ -63,8 +71,10 @@ class Connection:
     def __init__(
         self,
         sock: socket.socket,
+        line: Line,
         machine: ServerHandshake | ClientHandshake,
         deadline_ns: int,
+        *,
         peer: PeerId | None = None,
         role: Role = Role.DATA,
     ) -> None:
@@ -77,16 +87,35 @@ class Connection:
         self.deadline_ns = deadline_ns
         self.is_dialing = peer is not None
         self.is_stuck = False
-        self.backlog = 0
+        self._line = line
         self._machine = machine
         self._decoder: FrameDecoder | None = None
+        self._integrity: Integrity | None = None
+        #: Frames that were sent before the handshake was over.
+        self._early: list[tuple[bytes, bytes]] = []
         self._outbox: deque[Buffer] = deque()
+        self._queued = 0
         self._is_silenced = False
 
     @property
     def is_open(self) -> bool:
         """Both sides have proved who they are; frames may pass."""
         return self._decoder is not None
+
+    @property
+    def is_greeted(self) -> bool:
+        """Whether the other side has said what strangers do not know."""
+        return self._machine.is_greeted or self._line.is_greeted
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that wait here, encrypted ones included."""
+        return self._queued + self._line.held
+
+    @property
+    def failure(self) -> str:
+        """Why nothing will come behind what was read; empty if more may."""
+        return self._line.failure
 
     def silent_ms(self) -> int:
         """Return for how long the peer's host has left our packets unanswered.
@@ -106,33 +135,55 @@ class Connection:
 
     def dialed(self) -> None:
         """Take the result of a non-blocking connect and say hello."""
-        assert isinstance(self._machine, ClientHandshake)
         number = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number == errno.ECONNREFUSED:
+            raise PeerAbsentError(os.strerror(number))
         if number:
             raise ConnectionLostError(os.strerror(number))
         self.is_dialing = False
-        self.answer(self._machine.hello)
+        try:
+            self._line.begin()
+        except OSError as error:
+            raise ConnectionLostError(str(error)) from error
+        if self._line.is_ready:
+            self._say_hello()
 
     def read_handshake(self) -> list[Outcome]:
-        """Read a little and ask the handshake machine what it means."""
+        """Read a little and ask the handshake machine what it means.
+
+        Raises
+        ------
+        ConnectionLostError
+            If our own hello cannot be written.
+        """
+        small = memoryview(bytearray(_HANDSHAKE_READ_BYTES))
         try:
-            data = self.sock.recv(_HANDSHAKE_READ_BYTES)
+            if not self._line.is_ready:
+                if not self._line.advance():
+                    return []
+                self._say_hello()
+            count = self._line.receive(small)
         except (BlockingIOError, InterruptedError):
             return []
-        except OSError as error:
+        except (LineBrokenError, OSError) as error:
             return [Refused(str(error))]
-        if not data:
+        if not count:
             return [Refused("the other side closed the connection unproved")]
-        return self._machine.receive(data)
+        return self._machine.receive(bytes(small[:count]))
+
+    def _say_hello(self) -> None:
+        if isinstance(self._machine, ClientHandshake):
+            self.answer(self._machine.hello)
 
     def answer(self, data: bytes) -> None:
         """Write a handshake message; a fresh socket takes it whole or is useless."""
+        outbox: deque[Buffer] = deque([data])
         try:
-            sent = self.sock.send(data)
+            self._line.send(outbox)
         except OSError as error:
             raise ConnectionLostError(str(error)) from error
-        if sent != len(data):
-            msg = f"only {sent} of {len(data)} bytes of a handshake could be written"
+        if outbox or self._line.held:
+            msg = f"{len(data)} bytes of a handshake could not be written at once"
             raise ConnectionLostError(msg)
 
     def carry_out(self, outcomes: list[Outcome]) -> None:
@@ -141,33 +192,45 @@ class Connection:
             if isinstance(outcome, Send):
                 self.answer(outcome.data)
 
-    def open(self, peer: PeerId, role: Role, decoder: FrameDecoder) -> None:
-        """Let frames pass."""
+    def open(
+        self, peer: PeerId, role: Role, decoder: FrameDecoder, integrity: Integrity
+    ) -> None:
+        """Let frames pass, those first that have waited for it."""
         self.peer = peer
         self.role = role
         self._decoder = decoder
+        self._integrity = integrity
+        early, self._early, self._queued = self._early, [], 0
+        for fields, payload in early:
+            self.queue(fields, payload)
 
     # Frames.
 
-    def queue(self, buffers: list[Buffer]) -> None:
+    def queue(self, fields: bytes, payload: bytes) -> None:
         """Append an encoded frame to what waits to be written."""
-        if not self._is_silenced:
-            self._outbox.extend(buffers)
-            self.backlog += sum(map(len, buffers))
+        if self._is_silenced:
+            return
+        if self._integrity is None:
+            self._early.append((fields, payload))
+            self._queued += len(fields) + len(payload)
+            return
+        buffers = self._integrity.closed(fields, payload)
+        self._outbox.extend(buffers)
+        self._queued += sum(map(len, buffers))
 
     def flush(self) -> None:
         """Write until nothing waits or the socket is full (`is_stuck`)."""
         self.is_stuck = False
-        while self._outbox:
+        line = self._line
+        while self._outbox or line.held:
             try:
-                sent = self.sock.sendmsg(islice(self._outbox, _SENDMSG_BUFFERS_MAX))
+                self._queued -= line.send(self._outbox)
             except (BlockingIOError, InterruptedError):
                 self.is_stuck = True
                 return
             except OSError:
                 self._silence()
                 return
-            self._drop_sent(sent)
 
     def read(self) -> list[Frame]:
         """Read once, at most one buffer full, and return the frames that are whole.
@@ -180,16 +243,36 @@ class Connection:
             If it sent what is no frame.
         """
         assert self._decoder is not None
+        target = self._decoder.writable()
         try:
-            count = self.sock.recv_into(self._decoder.writable())
+            count = self._line.receive(target)
         except (BlockingIOError, InterruptedError):
             return []
-        except OSError as error:
+        except (LineBrokenError, OSError) as error:
             raise ConnectionLostError(str(error)) from error
         if not count:
             msg = "the other side closed the connection"
             raise ConnectionLostError(msg)
-        return self._decoder.received(count)
+        frames = self._decoder.received(count)
+        return frames + self.rest() if count == len(target) else frames
+
+    def rest(self) -> list[Frame]:
+        """Return the frames of bytes that were read from the socket already.
+
+        Raises as `read` does.
+        """
+        assert self._decoder is not None
+        frames: list[Frame] = []
+        is_full = True
+        while is_full:
+            target = self._decoder.writable()
+            try:
+                count = self._line.rest(target)
+            except LineBrokenError as error:
+                raise ConnectionLostError(str(error)) from error
+            is_full = count == len(target)
+            frames += self._decoder.received(count)
+        return frames
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take bytes that came behind the handshake."""
@@ -200,6 +283,7 @@ class Connection:
         """Close the socket; unread bytes are read first, lest it resets the peer."""
         self._silence()
         try:
+            self._line.close()
             self.sock.shutdown(socket.SHUT_WR)
             if self.is_open:
                 self.sock.recv(_FAREWELL_READ_BYTES)
@@ -210,14 +294,5 @@ class Connection:
     def _silence(self) -> None:
         self._is_silenced = True
         self._outbox.clear()
-        self.backlog = 0
-
-    def _drop_sent(self, sent: int) -> None:
-        self.backlog -= sent
-        outbox = self._outbox
-        while sent:
-            first = outbox.popleft()
-            if sent < len(first):
-                outbox.appendleft(memoryview(first)[sent:])
-                return
-            sent -= len(first)
+        self._early.clear()
+        self._queued = 0

@@ -1,13 +1,14 @@
 """The coordinator: the shell around `JobCore`, moved forward by `step`.
 
 It runs in the driver, turns network events into events of the core, carries out the
-core's commands, and keeps what the workers send: progress and results.  What a worker
+core's commands, and keeps what the workers send: what they have done, and results.  What a worker
 says of its tasks counts only in its own generation.  Snapshots are the business of
 `SnapshotKeeper`; this is where the two meet.
 """
 
 from __future__ import annotations
 
+import logging
 import pickle
 import threading
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from millstream.protocol.job_events import (
     SendMessage,
     Settled,
     StartWorker,
+    StopReached,
     TimePassed,
     WorkerExited,
     WorkerFailed,
@@ -62,22 +64,26 @@ from millstream.protocol.messages import (
     Register,
     Resumed,
     Sealed,
-    StageProgress,
 )
+from millstream.protocol.story import Severity, Story
 from millstream.runtime.restoring import beginning_of
 from millstream.runtime.results import ResultPart
 from millstream.runtime.snapshots import MergeFiles, Savepoint, SnapshotKeeper
+from millstream.runtime.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from millstream.ports import Background, Clock, Network, NetworkEvent
     from millstream.protocol.job_events import Outcome
-    from millstream.protocol.messages import RoundProgress, TimeProgress
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.snapshots import Backing
 
 __all__ = ["Coordinator", "Recovery"]
+
+_LOGS = {area: logging.getLogger(f"millstream.{area}") for area in ("job", "snapshots")}
+_NOTED_LINES = 12
+"""Decisions that an error shows; it carries all that are kept."""
 
 _NO_CHANNEL = ChannelId(0)
 _BUSY_WAIT_S = 0.002
@@ -120,11 +126,8 @@ class Coordinator:
         backing: Backing,
     ) -> None:
         self.results = backing.results
-        #: Latest progress of every worker, by worker and stage.
-        self.progress: dict[PeerId, tuple[StageProgress, ...]] = {}
-        self.times: dict[PeerId, tuple[TimeProgress, ...]] = {}
-        #: How far iterations have come, by the stage that decides over them.
-        self.rounds: dict[int, RoundProgress] = {}
+        #: What all workers have done.
+        self.tally = Tally()
         #: Process ids of registered workers, for people and for tests that kill.
         self.pids: dict[PeerId, int] = {}
         #: Workers that the launcher must start.
@@ -132,8 +135,6 @@ class Coordinator:
         self._is_pause_due = False
         #: How the job went back, oldest first.
         self.recoveries: list[Recovery] = []
-        #: Epochs that were given up, with the reason.
-        self.abandoned: list[tuple[int, str]] = []
         self._deployment = deployment
         self._network = network
         self._clock = clock
@@ -142,11 +143,18 @@ class Coordinator:
         self._inbox_lock = threading.Lock()
         now_ns = clock.monotonic_ns()
         self._beat_ns = now_ns
+        #: What was decided, by both cores.
+        self.story = Story(now_ns, self._config.story_entries_max)
         self._sink_names = {
             n.id: n.name for s in deployment.stages.stages for n in s.nodes if n.is_sink
         }
         self.keeper = SnapshotKeeper(
-            deployment, backing, background, self._carry_out_snapshot
+            deployment,
+            backing,
+            background,
+            self._carry_out_snapshot,
+            story=self.story,
+            wall_ms=clock.wall_ms,
         )
         manifest = backing.manifest
         self._core = JobCore(
@@ -158,6 +166,8 @@ class Coordinator:
             restarts_max=self._config.restarts_max if backing.is_keeping else None,
             generation=0 if manifest is None else manifest.generation,
             snapshot=self.keeper.ledger.snapshot,
+            is_complete=backing.is_complete,
+            story=self.story,
         )
 
     @property
@@ -181,11 +191,6 @@ class Coordinator:
         if self._core.outcome is not None:
             return tuple(sorted(set(self._core.placement)))
         return self._core.members
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether tasks were deployed; from then on a job with snapshots recovers."""
-        return bool(self._core.placement)
 
     @property
     def lost_workers(self) -> tuple[PeerId, ...]:
@@ -223,22 +228,46 @@ class Coordinator:
         self._decide(TimePassed(now_ns))
         self.keeper.handle(snapshot_events.TimePassed(now_ns))
         self._beat(now_ns)
+        self._log()
         return bool(events or posted)
 
     def close(self) -> None:
         """Close all connections."""
+        self._log()
         self.keeper.close()
         self._network.close()
 
     def error(self) -> errors.MillstreamError | None:
         """Return the exception to raise for the outcome, if it was not a success."""
         outcome = self._core.outcome
-        if outcome is None or outcome.kind is OutcomeKind.SUCCEEDED:
+        well = (OutcomeKind.SUCCEEDED, OutcomeKind.STOPPED)
+        if outcome is None or outcome.kind in well:
             return None
         if outcome.report is not None and outcome.error == "OperatorError":
-            return _operator_error(outcome.report)
+            return self.told(_operator_error(outcome.report))
         kind: type[errors.MillstreamError] = getattr(errors, outcome.error)
-        return kind(outcome.reason)
+        return self.told(kind(outcome.reason))
+
+    def told(self, error: errors.MillstreamError) -> errors.MillstreamError:
+        """Let an error carry the story of the job, and show the end of it."""
+        if not error.story:
+            error.story = self.story.lines()
+            if not isinstance(error, errors.JobCancelledError):
+                error.add_note(self._last_decisions())
+        return error
+
+    def _last_decisions(self) -> str:
+        """Return the end of the story but for the outcome, which the error says."""
+        told = [d for d in self.story.entries() if d.severity < Severity.ERROR]
+        lines = [each.line(self.story.began_ns) for each in told[-_NOTED_LINES:]]
+        return "\n".join(["What the job did last (error.story has more):", *lines])
+
+    def _log(self) -> None:
+        """Log what the cores have decided."""
+        for decision in self.story.untold():
+            at_s = (decision.at_ns - self.story.began_ns) / 1e9
+            words = ("%s at %.3f s: %s", self._deployment.job, at_s, decision.text)
+            _LOGS[decision.area].log(decision.severity, *words)
 
     def _post(self, event: Event) -> None:
         with self._inbox_lock:
@@ -258,12 +287,12 @@ class Coordinator:
             case Register(_, host, port, pid):
                 self.pids[peer] = pid
                 self._decide(WorkerRegistered(peer, host, port, now_ns))
-            case Ready(_, generation) if generation == self._core.generation:
-                self._decide(WorkerReady(peer))
-            case Progress(_, _, stages, rounds, times):
-                self.progress[peer] = stages
-                self.times[peer] = times
-                self.rounds |= {entry[0]: entry for entry in rounds}
+            case Ready(_, generation, size, took_ns) if (
+                generation == self._core.generation
+            ):
+                self._decide(WorkerReady(peer, size, took_ns))
+            case Progress() if peer in self.members:
+                self.tally.take(peer, message)
             case Finished(_, generation) if generation == self._core.generation:
                 self._decide(WorkerFinished(peer))
             case Emitted() | Sealed() | Ended() | Compacted():
@@ -300,12 +329,8 @@ class Coordinator:
 
     def _begin_generation(self) -> None:
         """All tasks run: epochs may come."""
-        deployment, width = self._deployment, self._deployment.worker_count
-        tasks = frozenset(
-            (stage.id, index)
-            for stage in deployment.stages.stages
-            for index in range(min(stage.width or width, width))
-        )
+        self.tally.forget_others(self.members)
+        tasks = self._deployment.tasks()
         now_ns = self._clock.monotonic_ns()
         for recovery in self.recoveries[-1:]:
             if not recovery.restore_ns:
@@ -315,9 +340,7 @@ class Coordinator:
             self._core.generation, tasks, self._ended_tasks(), now_ns
         )
         self.keeper.handle(started)
-        if self._is_pause_due:
-            self._is_pause_due = False
-            self.keeper.handle(snapshot_events.PauseRequested())
+        self._pause_if_due()
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -334,7 +357,7 @@ class Coordinator:
             case CommitOutput() | EndJob():
                 pass
 
-    def _carry_out_snapshot(
+    def _carry_out_snapshot(  # noqa: C901 - one arm per command
         self, command: snapshot_events.Command | MergeFiles
     ) -> None:
         generation = self._core.generation
@@ -346,18 +369,21 @@ class Coordinator:
                 self._send_all(Completed(generation, epoch))
             case snapshot_events.Resume(epoch):
                 self._send_all(Resumed(generation, epoch))
+                self._pause_if_due()
             case MergeFiles(snapshot, stages):
                 self._send_all(Compact(generation, snapshot, stages))
             case snapshot_events.Paused():
                 self._decide(PauseReached(self.keeper.ledger.snapshot))
             case snapshot_events.Settled(epoch):
                 self._go_back(epoch)
+            case snapshot_events.Stopped(epoch):
+                self._decide(StopReached(epoch))
             case snapshot_events.Concluded():
                 self._decide(Committed())
             case snapshot_events.GiveUp(reason, error):
                 self._decide(GivenUp(reason, error))
-            case snapshot_events.Abandoned(epoch, reason):
-                self.abandoned.append((epoch, reason))
+            case snapshot_events.Abandoned():
+                pass
 
     def _go_back(self, epoch: int) -> None:
         self.results.go_back(epoch)
@@ -365,6 +391,11 @@ class Coordinator:
         recovery.epoch = epoch
         recovery.settle_ns = self._clock.monotonic_ns() - recovery.began_ns
         self._decide(Settled(self.keeper.ledger.snapshot))
+
+    def _pause_if_due(self) -> None:
+        if self._is_pause_due:
+            self._is_pause_due = False
+            self.keeper.handle(snapshot_events.PauseRequested())
 
     def _request_pause(self) -> None:
         """Ask for a pause, now or as soon as the tasks that are starting run."""

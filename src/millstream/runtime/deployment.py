@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millstream.config import Config
     from millstream.connectors.base import Split
-    from millstream.plan.stages import StagePlan
+    from millstream.plan.stages import Stage, StagePlan
+    from millstream.state.manifest import Fingerprints
     from millstream.state.settings import StateSettings
 
 __all__ = ["Deployment"]
@@ -34,6 +35,12 @@ class Deployment:
         How state is kept; None for a job without snapshots.
     state_directory, state_key
         Where snapshots are, and the key that proves them.
+    sources
+        What the sources were asked to read, by operator.
+    fingerprints
+        What stands under the name of each operator that keeps something.
+    migrations
+        What has changed since the snapshot that the job begins with, in words.
     """
 
     job: str
@@ -44,5 +51,18 @@ class Deployment:
     run: str = ""
     plan_hash: str = ""
     state: StateSettings | None = None
-    state_directory: str = ""
-    state_key: bytes = b""
+    state_directory: str = field(default="", repr=False)
+    state_key: bytes = field(default=b"", repr=False)
+    sources: dict[str, str] = field(default_factory=dict)
+    fingerprints: Fingerprints = field(default_factory=dict)
+    migrations: tuple[str, ...] = ()
+
+    def tasks(self, stage: Stage | None = None) -> frozenset[tuple[int, int]]:
+        """Return stage and index of all tasks, or of those of one stage."""
+        stages = self.stages.stages if stage is None else (stage,)
+        width = self.worker_count
+        return frozenset(
+            (each.id, index)
+            for each in stages
+            for index in range(min(each.width or width, width))
+        )

@@ -13,7 +13,7 @@ from millstream.operators.deciding import FROM_OUTSIDE
 from millstream.operators.rounds import ReturningRound
 from millstream.plan.iteration import Outlet, Port, place_state
 from millstream.protocol.barrier import RoundEnd
-from millstream.protocol.rounds import HeadPhase
+from millstream.protocol.rounds import HeadPhase, SidesEnded
 from millstream.protocol.watermark import Watermark
 from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.loop_intake import LoopIntake
@@ -58,7 +58,7 @@ class HeadIntake(LoopIntake):
         self._giving: Iterator[Any] = iter(())
         #: Wake-ups of channels with rows of a round that has not begun here.
         self._early: list[InputChannel] = []
-        self._rounds_state = TaskState(self._kept, self._put)
+        self._rounds_state = TaskState(self._kept, self._put, is_shared=True)
 
     def states(self) -> dict[str, State]:
         """Return what it holds, and where it stands."""
@@ -78,7 +78,7 @@ class HeadIntake(LoopIntake):
                 batch = self._next_batch()
                 if batch is not None:
                     return batch, 0
-            elif self._messages and not self._aligner.is_cut_due:
+            elif self._messages and not self._is_cut_first():
                 self._hear(self._messages.popleft())
             elif self._left:
                 self._end(self._left.popleft())
@@ -90,6 +90,16 @@ class HeadIntake(LoopIntake):
             else:
                 return None
         return None
+
+    def _is_cut_first(self) -> bool:
+        """Whether an epoch must be cut before the next decision is heard.
+
+        After a recovery that may come before the input has ended once more; until then an
+        epoch in front of it waits.  In a loop inside another one an epoch waits for the end
+        of the outer round, and that for decisions.
+        """
+        aligner = self._aligner
+        return aligner.is_cut_due if self._head.is_nested else aligner.is_cut_ahead
 
     def _read(self, channel: InputChannel) -> None:
         """Take an element of a channel, unless it is of a round that has not begun here.
@@ -124,11 +134,21 @@ class HeadIntake(LoopIntake):
     def _take_in(self, rows: Rows, channel: InputChannel) -> None:
         self._current = channel
         if channel.port == Port.INPUT:
+            self._check_collecting()
             self._held.collect(rows)
         elif channel.port == Port.RETURNED:
             self._returning.take_back(rows)
         else:
             self._messages.extend(rows)
+
+    def _check_collecting(self) -> None:
+        if self._head.phase is not HeadPhase.COLLECTING:
+            msg = (
+                f"rows of the input came after round {self._head.decided} had begun; a "
+                "source that is added in front of an iteration must be there when the "
+                "job begins"
+            )
+            raise RuntimeError(msg)
 
     @property
     def _returning(self) -> ReturningRound:
@@ -172,24 +192,20 @@ class HeadIntake(LoopIntake):
         """Drop what was in flight: only decisions, which are told again."""
         assert all(port == Port.DECISIONS for port, _, _ in logged)
 
-    def _kept(self) -> tuple[bool, int, int]:
+    def _kept(self) -> tuple[int, int]:
         head = self._head
         assert head.may_cut, head
-        return head.phase is HeadPhase.WAITING, head.decided, head.begun
+        return head.decided, head.begun
 
-    def _put(self, values: list[tuple[bool, int, int]]) -> None:
-        """Go on where one or more former heads were; they all were in the same place."""
-        is_waiting = any(waiting for waiting, _, _ in values)
-        self._head.decided = max(decided for _, decided, _ in values)
-        self._head.begun = max(begun for _, _, begun in values)
-        self._held.resume(self._head.decided, self._head.begun)
-        if is_waiting:
-            self._head.phase = HeadPhase.WAITING
-            self._tell_ready(None)
+    def _put(self, places: list[tuple[int, int]]) -> None:
+        """Go on where the former heads were: all of them were in the same place."""
+        (place,) = set(places)
+        self._head.resume(*place)
+        self._held.resume(*place)
 
 
 class DeciderIntake(ChannelIntake):
-    """Brings heads, results and epochs to the decider."""
+    """Brings heads, results, epochs and the end of all sides to the decider."""
 
     def __init__(self, channels: list[InputChannel]) -> None:
         carrying = {c.channel.id for c in channels if c.channel.edge.carries_rounds}
@@ -197,6 +213,9 @@ class DeciderIntake(ChannelIntake):
         self.has_rounds = True
         #: What the decider gets besides; first the news that it begins, or begins again.
         self._outside: deque[Any] = deque([None])
+        self._open_sides = {c.channel.id for c in channels if c.port == Port.SIDES}
+        if not self._open_sides:
+            self._outside.append(SidesEnded())
 
     @property
     def is_round_over(self) -> bool:
@@ -212,6 +231,12 @@ class DeciderIntake(ChannelIntake):
         if self._outside and self.barrier is None:
             return [self._outside.popleft()], FROM_OUTSIDE
         return super().take(now_ns)
+
+    def _end(self, channel: InputChannel) -> None:
+        super()._end(channel)
+        self._open_sides.discard(channel.channel.id)
+        if channel.port == Port.SIDES and not self._open_sides:
+            self._delivered.append(([SidesEnded()], channel, 0))
 
     def position(self, row_index: int | None, row_count: int) -> str:  # noqa: ARG002 - as channels
         """Say when something is wrong; what heads say is no record."""

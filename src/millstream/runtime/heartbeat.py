@@ -2,7 +2,8 @@
 
 A worker's `step` speaks to the coordinator too, but only between batches.  This thread
 has a connection of its own, so a function that computes for a minute costs no lease;
-and it notices a vanished coordinator even then, so that no worker outlives its job.
+and it notices a vanished coordinator even then, so that no worker outlives its job.  Like
+the worker's own, its connection is dialed again while there is time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from millstream.ports import PeerLost
+from millstream.ports import PeerConnected, PeerLost
+from millstream.protocol.dialing import Dialing
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.handshake import Role
 from millstream.protocol.ids import COORDINATOR, ChannelId, Generation, PeerId
@@ -19,10 +21,13 @@ from millstream.protocol.messages import Heartbeat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.ports import Address
+    from millstream.ports import Address, Clock, NetworkEvent
     from millstream.runtime.tcp import TCPNetwork
 
 __all__ = ["Heart"]
+
+_DIAL_WAIT_S = 0.02
+"""How long the thread waits for the network while it is being connected."""
 
 
 class Heart:
@@ -30,8 +35,12 @@ class Heart:
 
     Parameters
     ----------
+    patience_s
+        How long the coordinator is dialed again if that fails.
     on_lost
         Called from the heart's thread, once, with the reason.
+    on_beat
+        Called when it begins to beat, and from the heart's thread with every beat.
     """
 
     def __init__(
@@ -39,22 +48,34 @@ class Heart:
         worker: PeerId,
         network: TCPNetwork,
         coordinator: Address,
+        clock: Clock,
         *,
         interval_s: float,
+        patience_s: float,
         on_lost: Callable[[str], None],
+        on_beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._worker = worker
         self._network = network
         self._coordinator = coordinator
+        self._clock = clock
+        self._dialing = Dialing(worker)
         self._interval_s = interval_s
+        self._patience_s = patience_s
         self._on_lost = on_lost
+        self._on_beat = on_beat
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(
             target=self._beat, name="millstream-heart", daemon=True
         )
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Begin to beat.
+
+        The first call of `on_beat` does not wait for the thread: user code may take the
+        interpreter before that has had a turn.
+        """
+        self._on_beat()
         self._thread.start()
 
     def stop(self) -> None:
@@ -65,14 +86,46 @@ class Heart:
     def _beat(self) -> None:
         message = Heartbeat(self._worker)
         frame = Frame(FrameKind.MESSAGE, Generation(0), ChannelId(0), 0, message)
+        deadline_ns = self._clock.monotonic_ns() + int(self._patience_s * 1e9)
+        self._dialing.begin(COORDINATOR, self._coordinator, deadline_ns)
+        self._dial()
         try:
-            self._network.connect(COORDINATOR, self._coordinator, role=Role.HEARTBEAT)
             while not self._is_stopped.is_set():
-                self._network.send(COORDINATOR, frame)
-                for event in self._network.poll(0.0):
-                    if isinstance(event, PeerLost):
-                        self._on_lost(event.reason)
-                        return
-                self._is_stopped.wait(self._interval_s)
+                self._on_beat()
+                is_met = COORDINATOR not in self._dialing
+                if is_met:
+                    self._network.send(COORDINATOR, frame)
+                lost = self._poll(0.0 if is_met else _DIAL_WAIT_S)
+                if lost is not None:
+                    self._on_lost(lost)
+                    return
+                if is_met:
+                    self._is_stopped.wait(self._interval_s)
         finally:
             self._network.close()
+
+    def _poll(self, timeout_s: float) -> str | None:
+        """Move bytes, and dial again if that is due; return why nothing more will come."""
+        now_ns = self._clock.monotonic_ns()
+        for _, _ in self._dialing.due(now_ns):
+            self._dial()
+        for event in self._network.poll(timeout_s):
+            lost = self._handle(event, now_ns)
+            if lost is not None:
+                return lost
+        return None
+
+    def _handle(self, event: NetworkEvent, now_ns: int) -> str | None:
+        match event:
+            case PeerConnected():
+                self._dialing.succeed(COORDINATOR)
+            case PeerLost(_, reason, is_absent):
+                is_dialing = COORDINATOR in self._dialing
+                if not is_dialing or not self._dialing.fail(
+                    COORDINATOR, now_ns, is_absent=is_absent
+                ):
+                    return reason
+        return None
+
+    def _dial(self) -> None:
+        self._network.connect(COORDINATOR, self._coordinator, role=Role.HEARTBEAT)

@@ -53,7 +53,7 @@ class LocalLink:
         """Connect at once, if the peer is there."""
         hub, own = self._hub, self._own_id
         if peer not in hub.inboxes:
-            hub.inboxes[own].append(PeerLost(peer, "it is not there"))
+            hub.inboxes[own].append(PeerLost(peer, "it is not there", is_absent=True))
             return
         hub.peers[own].add(peer)
         hub.peers[peer].add(own)

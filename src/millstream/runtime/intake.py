@@ -22,7 +22,7 @@ from millstream.protocol.align import (
     Seal,
     UnblockChannel,
 )
-from millstream.protocol.barrier import Barrier, Hops, RoundEnd
+from millstream.protocol.barrier import Barrier, Hops, RoundEnd, Splits
 from millstream.protocol.watermark import BEGINNING, EventTime, Watermark
 
 if TYPE_CHECKING:
@@ -138,13 +138,31 @@ class ChannelIntake:
         return frozenset(c.port for c in self.channels) - open_ports
 
     @property
-    def origin(self) -> str:
-        """Where the last batch came from."""
-        return "" if self._current is None else _origin(self._current)
+    def knows_splits(self) -> bool:
+        """Whether origins are splits, which are the same ones at any width."""
+        return all(channel.splits is not None for channel in self.channels)
 
-    def open_origins(self, *, are_waiting: bool) -> list[str]:  # noqa: ARG002 - none is
-        """Return where more may come from."""
-        return [_origin(c) for c in self.channels if not c.is_ended or len(c)]
+    @property
+    def origin(self) -> str:
+        """Where the last batch came from: a split, or a channel if no split is known."""
+        channel = self._current
+        if channel is None:
+            return ""
+        return _origin(channel) if channel.splits is None else channel.splits.reading
+
+    def open_origins(self, *, are_waiting: bool) -> list[str]:
+        """Return where more may come from; of splits all, or only begun ones."""
+        found: list[str] = []
+        for channel in self.channels:
+            if channel.is_ended and not len(channel):
+                continue
+            splits = channel.splits
+            found += (
+                [_origin(channel)]
+                if splits is None
+                else splits.open(are_waiting=are_waiting)
+            )
+        return found
 
     def begin_round(self) -> None:
         """Take the rows of the next round, or of the time until the next look."""
@@ -171,7 +189,7 @@ class ChannelIntake:
             if self._has_time_passed():
                 return None
             if self._delivered:
-                if self._gate is not None and self._gate.begun <= self._rounds_done:
+                if self._is_held(self._delivered[0][1]):
                     return None
                 if self._delivered[0][2] != self._hops:
                     self.hops_due = self._hops = self._delivered[0][2]
@@ -181,6 +199,11 @@ class ChannelIntake:
             self._read(self._ready.popleft())
         self._has_time_passed()
         return None
+
+    def _is_held(self, channel: InputChannel) -> bool:
+        """Whether rows wait for the state of their round; those from outside have none."""
+        is_shut = self._gate is not None and self._gate.begun <= self._rounds_done
+        return is_shut and channel.channel.edge.carries_rounds
 
     def _begin_time(self) -> None:
         timed = (c for c in self.channels if c.channel.edge.carries_time)
@@ -229,6 +252,9 @@ class ChannelIntake:
             self._note_end(channel.port)
         elif isinstance(element, Hops):
             channel.hops = element.count
+        elif isinstance(element, Splits):
+            assert channel.splits is not None, "the edge carries splits"
+            channel.splits.note(element)
         elif isinstance(element, Watermark):
             assert not self._delivered, "time passes behind all that came before"
             self._time.note(own, element)
@@ -325,6 +351,7 @@ class SourceIntake:
     ended_ports: frozenset[int] = frozenset()
     is_sealed = False
     is_holding = False
+    knows_splits = True
 
     def __init__(
         self,
@@ -343,6 +370,8 @@ class SourceIntake:
         self._config = config
         self._announced: deque[Barrier] = deque()
         self._begin_at = dict(offsets)
+        #: How far splits had been read that were left before their end.
+        self._left: dict[str, int] = {}
         self._done = [name for name, offset in offsets.items() if offset is None]
         self._waiting = deque(s for s in splits if s.name not in self._done)
         #: How large the data frames should be, if it makes such.
@@ -376,7 +405,8 @@ class SourceIntake:
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:
         """Return a batch and port 0, or None."""
-        if self._announced:
+        if self._announced and not self.is_over:
+            # What had ended before the snapshot that is restored ends without a barrier.
             self.barrier = self._announced.popleft()
             return None
         if self.idle_until_ns is not None and now_ns < self.idle_until_ns:
@@ -448,7 +478,8 @@ class SourceIntake:
             if self._begin_at.get(split.name) is not None
         }
         places = [
-            (name, offset or 0, False) for name, offset in (began | waiting).items()
+            (name, offset or 0, False)
+            for name, offset in (began | waiting | self._left).items()
         ]
         places += [(name, 0, True) for name in self._done]
         return tuple((self._operator, *place) for place in places)
@@ -473,14 +504,22 @@ class SourceIntake:
         since = f" after offset {begin}" if begin else ""
         return f"record {before + row_index}{since} of {split.name}"
 
+    def reading(self) -> str:
+        """Say what was being read, where that failed."""
+        if not self._open:
+            return "while opening what is read next"
+        name = self._open[0][0].name
+        count = self._rows_of.get(name, 0)
+        return f"while reading {name}" + (f" after {count} records" if count else "")
+
     def close(self) -> None:
-        """Close every reader; what has not been read never will be."""
-        self._done += [split.name for split in self._waiting]
-        self._waiting.clear()
+        """Close every reader, and remember how far each had come."""
         while self._open:
             split, reader = self._open.popleft()
-            self._done.append(split.name)
+            self._left[split.name] = reader.offset
             reader.close()
+        self._left |= {s.name: self._begin_at.get(s.name) or 0 for s in self._waiting}
+        self._waiting.clear()
 
 
 def _origin(channel: InputChannel) -> str:

@@ -29,9 +29,9 @@ def failure_report(
         position = f"{error.position} (worker {index})"
         text = _sentence(error, cause)
     else:
-        if isinstance(error, MillstreamError):
-            kind = type(error).__name__
         text = f"worker {index}: {_one_line(cause)}"
+        if isinstance(error, MillstreamError):
+            kind, text = type(error).__name__, f"worker {index}: {error}"
     details = "".join(traceback.format_exception(cause))
     return Failed(
         worker, generation, kind, text, operator, location, position, details,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.errors import SnapshotError
+from millstream.errors import MillstreamError, SnapshotError
+from millstream.plan.ended import remains_of
 from millstream.protocol.ids import Epoch
 from millstream.runtime.assembly import Beginning
 from millstream.state.base import ALL_SHARDS, SegmentKind
@@ -31,8 +32,8 @@ _KEYLESS = {SegmentKind.TASK, SegmentKind.SHARED, SegmentKind.BATCHES}
 def beginning_of(manifest: Manifest, deployment: Deployment) -> Beginning:
     """Return where the tasks of a plan begin after this snapshot.
 
-    Which tasks had ended says something only about the same plan in the same width;
-    in another one, sources that are at their end end again.
+    Which tasks had ended says something only about the same plan in the same width; of
+    another one, what operators that had ended say.
     """
     offsets = {
         operator: {
@@ -41,9 +42,13 @@ def beginning_of(manifest: Manifest, deployment: Deployment) -> Beginning:
         }
         for operator, splits in manifest.offsets.items()
     }
-    is_same = is_same_plan(manifest, deployment)
-    ended = frozenset(manifest.ended) if is_same else frozenset()
-    return Beginning(Epoch(manifest.epoch), offsets, ended)
+    epoch = Epoch(manifest.epoch)
+    if is_same_plan(manifest, deployment):
+        return Beginning(epoch, offsets, frozenset(manifest.ended))
+    remains = remains_of(deployment.stages, manifest.finished_operators)
+    idle = remains.over | remains.unread
+    ended = frozenset(task for task in deployment.tasks() if task[0] in idle)
+    return Beginning(epoch, offsets, ended, remains.unread, remains.spent)
 
 
 def is_same_plan(manifest: Manifest, deployment: Deployment) -> bool:
@@ -75,6 +80,8 @@ class Restoration:
         self._task_count = deployment.worker_count
         self._tasks = [task for task in tasks if task.states()]
         self._shards_of = shards_of
+        #: Bytes of state files read so far.
+        self.read_bytes = 0
         self._steps = self._restored()
 
     def step(self) -> bool:
@@ -88,6 +95,7 @@ class Restoration:
         for ref in self._manifest.files:
             if self._is_wanted(ref, indexes, operators):
                 segments += self._store.read_segments(ref)
+                self.read_bytes += ref.length
                 yield True
         for task in self._tasks:
             for name, state in task.states().items():
@@ -107,15 +115,16 @@ class Restoration:
             s for s in segments if s.kind in _KEYLESS and self._is_for(s, task.index)
         ]
         keyed = [s for s in segments if s.kind not in _KEYLESS]
-        if keyless:
-            state.restore(keyless, ALL_SHARDS)
-            if not keyed:
-                return
         if self._is_same_plan:
             keyed = [s for s in keyed if s.task == task.index]
         try:
-            state.restore(keyed, self._shards_of(task))
-        except (KeyError, ValueError, TypeError) as error:
+            if keyless:
+                state.restore(keyless, ALL_SHARDS)
+            if keyed or not keyless:
+                state.restore(keyed, self._shards_of(task))
+        except MillstreamError:
+            raise
+        except Exception as error:
             msg = (
                 f"the state of {task.stage.name!r} in epoch {self._manifest.epoch} does "
                 f"not fit the operator ({type(error).__name__}: {error}); give an "

@@ -6,6 +6,8 @@ import pickle
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgpack
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -54,11 +56,9 @@ class Results:
 
 def packed_parts(parts: Iterable[ResultPart]) -> bytes:
     """Return parts as the bytes of a file."""
-    return pickle.dumps(
-        [(p.sink, p.task, p.epoch, p.payload) for p in parts], protocol=5
-    )
+    return bytes(msgpack.packb([(p.sink, p.task, p.epoch, p.payload) for p in parts]))
 
 
 def unpacked_parts(data: bytes) -> list[ResultPart]:
     """Return the parts of a file whose digest has been checked."""
-    return [ResultPart(*fields) for fields in pickle.loads(data)]  # noqa: S301 - proved
+    return [ResultPart(*fields) for fields in msgpack.unpackb(data)]

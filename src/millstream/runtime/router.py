@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, assert_never
 
 from millstream.plan.grouping import (
@@ -15,7 +16,8 @@ from millstream.plan.grouping import (
     Shuffle,
 )
 from millstream.protocol.routing import even_table
-from millstream.state.keyhash import key_hash, shard_of
+from millstream.state.keyhash import check_keys, key_hash, shard_of
+from millstream.state.nan import PLAIN, one_nan, rows_with_one_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Router", "make_router"]
 
 Rows = list[Any]
+_key = itemgetter(0)
 
 
 class Router:
@@ -56,9 +59,31 @@ class Router:
 class _ByKeyToOne(Router):
     """Sends every row to the only channel, and refuses keys that many would refuse."""
 
+    def __init__(self, channels: list[OutputChannel], keys_max: int) -> None:
+        super().__init__(channels)
+        self._keys_max = keys_max
+        #: Keys that are no plain values, as far as they are known to be keys.
+        self._seen: set[Any] = set()
+
     def route(self, rows: Rows, now_ns: int) -> None:
-        key_hash(rows[0][0])
-        super().route(rows, now_ns)
+        kinds = set(map(type, map(_key, rows)))
+        super().route(rows if kinds <= PLAIN else self._checked(rows), now_ns)
+
+    def _checked(self, rows: Rows) -> Rows:
+        """Look at keys that are new; return the rows with one NaN in all of them."""
+        try:
+            new = set(map(_key, rows)).difference(self._seen)
+            list(map(key_hash, new))
+            has_nan = any(one_nan(key) is not key for key in new)
+        except TypeError:
+            check_keys(list(map(_key, rows)))
+            raise
+        if has_nan:
+            return rows_with_one_nan(rows)
+        if len(self._seen) > self._keys_max:
+            self._seen.clear()
+        self._seen |= new
+        return rows
 
 
 class _Everywhere(Router):
@@ -115,24 +140,43 @@ class _ByKey(_ByOwner):
             for row in rows_iterator:
                 parts[owners[row[0]]].append(row)
         except TypeError:
-            for key, _ in rows:
-                key_hash(key)
+            check_keys(list(map(_key, rows)))
             raise
-        if len(owners) > self._keys_max:
-            owners.clear()
+        if owners.has_nan:
+            owners.has_nan = False
+            parts[:] = map(rows_with_one_nan, parts)
+        if len(owners) > self._keys_max // 2:
+            owners.forget_half()
 
 
 class _Owners(dict[Any, int]):
-    """Remembers the owner of every key seen; a hit costs one dict lookup."""
+    """Remembers the owner of every key seen lately; a hit costs one dict lookup.
+
+    Where it is full, the half that was not used since the last time is forgotten: keys that
+    come again and again stay, however many come once.
+    """
 
     def __init__(self, table: RoutingTable) -> None:
         super().__init__()
         self._table = table
+        self._older: dict[Any, int] = {}
+        #: Whether a key was asked for that has a NaN in it, which no lookup finds again.
+        self.has_nan = False
 
     def __missing__(self, key: object) -> int:
-        owner = self._table.owners[shard_of(key, self._table.shard_count)]
-        self[key] = owner
+        owner = self._older.get(key)
+        if owner is None:
+            owner = self._table.owners[shard_of(key, self._table.shard_count)]
+        if type(key) in PLAIN or one_nan(key) is key:
+            self[key] = owner
+        else:
+            self.has_nan = True
         return owner
+
+    def forget_half(self) -> None:
+        """Forget the keys that were last used before the last call."""
+        self._older = dict(self)
+        self.clear()
 
 
 class _ByUserFunction(_ByOwner):
@@ -172,7 +216,9 @@ def make_router(  # noqa: PLR0911 - one per grouping
     is_checked = has_letters and isinstance(grouping, Fields | ByFunction)
     if len(channels) == 1 and not is_checked:
         is_keyed = isinstance(grouping, Fields)
-        return _ByKeyToOne(channels) if is_keyed else Router(channels)
+        if is_keyed:
+            return _ByKeyToOne(channels, config.route_cache_keys_max)
+        return Router(channels)
     match grouping:
         case Shuffle() | LocalOrShuffle():
             return _InTurn(channels, task_index)

@@ -1,7 +1,12 @@
 """Bring what tasks leave at a cut into the store, and tell when it is there.
 
-The encoding, the digests and the writing happen in the background, in the order of the
-cuts; so the end of a task is told after everything that it cut.
+The encoding, the digests, the writing and the slow part of what sinks seal happen in the
+background, in the order of the cuts; so the end of a task is told after everything that
+it cut.
+
+State that could not be stored is in the next delta as well, so the epoch is given up and
+the task goes on.  Rows that a sink could not seal are nowhere else, and what cannot be
+encoded never will be: the task fails.
 """
 
 from __future__ import annotations
@@ -11,36 +16,52 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.protocol.messages import Compacted, Ended, Sealed
+from millstream.runtime.chain import TaskFailedError
+from millstream.runtime.seals import finished
 from millstream.state.base import ALL_SHARDS
 from millstream.state.compaction import compacted
 from millstream.state.layout import state_name
+from millstream.state.row_codec import unstorable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from millstream.errors import SnapshotError
     from millstream.ports import Background, Done
     from millstream.protocol.ids import Generation, PeerId
     from millstream.protocol.messages import StoredFile
-    from millstream.runtime.task import TaskCut
+    from millstream.runtime.task_cut import TaskCut
     from millstream.state.base import Segment
     from millstream.state.layout import ManifestId
     from millstream.state.store import SnapshotStore
 
-__all__ = ["Report", "Sealer"]
-
-Report = Sealed | Ended | Compacted
+__all__ = ["Report", "SealFailed", "Sealer"]
 
 
 @dataclass(frozen=True, slots=True)
+class SealFailed:
+    """A sink could not make durable what it wrote, or state can not be stored at all."""
+
+    generation: int
+    error: TaskFailedError | SnapshotError
+
+
+Report = Sealed | Ended | Compacted | SealFailed
+
+
+@dataclass(slots=True)
 class _Seal:
     generation: int
     cut: TaskCut
+    #: Set in the background, also if the state cannot be stored after that.
+    transactions: tuple[tuple[str, bytes], ...] = ()
+    #: Set there if no other attempt could store the state.
+    unstorable: SnapshotError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    generation: int
-    cut: TaskCut
+@dataclass(slots=True)
+class _End(_Seal):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +104,13 @@ class Sealer:
     def seal(self, cut: TaskCut, generation: Generation) -> None:
         """Store what a task captured."""
         self._last_epochs[cut.stage, cut.task] = cut.epoch
-        self._submit(_Seal(generation, cut), partial(self._write, cut, generation))
+        tag = _Seal(generation, cut)
+        self._submit(tag, partial(self._write, tag))
 
     def end(self, cut: TaskCut, generation: Generation) -> None:
         """Tell that a task ended, once everything before it is stored."""
-        self._submit(_End(generation, cut), lambda: None)
+        tag = _End(generation, cut)
+        self._submit(tag, partial(_finish_seals, tag))
 
     def compact(
         self, snapshot: ManifestId, stage: int, task: int, generation: Generation
@@ -108,22 +131,22 @@ class Sealer:
         self._pending += 1
         self._background.submit(tag, work)  # type: ignore[arg-type]  # a callable
 
-    def _write(self, cut: TaskCut, generation: int) -> StoredFile | None:
-        """Store a capture, unless it waited so long that its epoch was given up."""
+    def _write(self, tag: _Seal) -> StoredFile | None:
+        """Store a capture, unless it waited so long that its epoch was given up.
+
+        What sinks sealed counts all the same: it goes into the next epoch.
+        """
+        _finish_seals(tag)
+        cut = tag.cut
         is_late = self._last_epochs[cut.stage, cut.task] > cut.epoch
         if not cut.captures or is_late:
             return None
-        segments = (
-            segment
-            for operator, capture in cut.captures
-            for segment in capture.segments(operator, cut.task)
-        )
         operators = tuple(operator for operator, _ in cut.captures)
         name = state_name(
             cut.epoch, self._run, worker=self._worker, stage=cut.stage, task=cut.task,
-            generation=generation,
+            generation=tag.generation,
         )  # fmt: skip
-        return self._stored(name, segments, operators)
+        return self._stored(name, _encoded(tag), operators)
 
     def _merge(self, tag: _Compaction, snapshot: ManifestId) -> StoredFile:
         """Read the snapshot, which may have been removed meanwhile, and merge."""
@@ -157,11 +180,15 @@ class Sealer:
                 self._worker, tag.generation, tag.epoch, tag.stage, tag.task,
                 done.result, problem,
             )  # fmt: skip
+        if isinstance(done.error, TaskFailedError):
+            return SealFailed(tag.generation, done.error)
+        if tag.unstorable is not None:
+            return SealFailed(tag.generation, tag.unstorable)
         cut = tag.cut
         if isinstance(tag, _End):
             return Ended(
                 self._worker, tag.generation, cut.epoch, cut.stage, cut.task,
-                cut.offsets, cut.transactions,
+                cut.offsets, tag.transactions, cut.nodes_left,
             )  # fmt: skip
         if problem:
             problem = (
@@ -169,5 +196,21 @@ class Sealer:
             )
         return Sealed(
             self._worker, tag.generation, cut.epoch, cut.stage, cut.task, done.result,
-            cut.offsets, cut.transactions, cut.pause_ns, problem,
+            cut.offsets, tag.transactions, cut.pause_ns, problem,
         )  # fmt: skip
+
+
+def _encoded(tag: _Seal) -> Iterator[Segment]:
+    """Yield the segments of a cut; note on the tag if it is they that cannot be had."""
+    for operator, capture in tag.cut.captures:
+        try:
+            yield from capture.segments(operator, tag.cut.task)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            tag.unstorable = unstorable(f"what {operator!r} keeps", error)
+            raise
+
+
+def _finish_seals(tag: _Seal) -> None:
+    tag.transactions = finished(tag.cut.transactions)

@@ -7,33 +7,37 @@ lives.
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millstream.errors import SnapshotError
+from millstream.errors import MillstreamError, SnapshotError
 from millstream.plan.nodes import Read
 from millstream.protocol import snapshot_events as events
 from millstream.protocol.ids import Epoch
 from millstream.protocol.snapshots import Phase, SnapshotCore
-from millstream.runtime.compacting import Compactions
+from millstream.protocol.story import Severity, Story
+from millstream.runtime.forgetting import collect_garbage
+from millstream.runtime.ledger import Ledger, transactions_of
 from millstream.runtime.restoring import is_same_plan
 from millstream.runtime.results import Results, packed_parts
+from millstream.runtime.stopping import Stops
+from millstream.runtime.stored_splits import encoded_splits
 from millstream.runtime.taken import REMEMBERED_MAX, snapshot_of
 from millstream.runtime.takeover import fall_back
-from millstream.state.keyhash import KEY_HASH_VERSION
 from millstream.state.layout import file_name
-from millstream.state.manifest import FORMAT, FileRef, Manifest
+from millstream.state.manifest import FileRef, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.ports import Background, Done
-    from millstream.protocol.messages import Compacted, Ended, Sealed, SnapshotId
+    from millstream.protocol.messages import Compacted, SnapshotId
     from millstream.runtime.deployment import Deployment
+    from millstream.runtime.forgetting import Offsets
     from millstream.runtime.results import ResultPart
     from millstream.runtime.taken import Snapshot
     from millstream.state.manifest import Transaction
@@ -49,6 +53,7 @@ class _Piece(Enum):
     MANIFEST = auto()
     COMMIT = auto()
     SAVEPOINT = auto()
+    STOP = auto()
     FALL_BACK = auto()
     GARBAGE = auto()
 
@@ -85,6 +90,10 @@ class Backing:
         Rows that came to the driver before that.
     is_writing
         Whether the flow has output that is committed with each epoch.
+    is_complete
+        Whether nothing was left to do in that snapshot.
+    forget
+        Lets sources remove what no snapshot that is kept needs, if one of them can.
     """
 
     output: Output
@@ -93,115 +102,13 @@ class Backing:
     manifest: Manifest | None = None
     results: Results = field(default_factory=Results)
     is_writing: bool = True
+    is_complete: bool = False
+    forget: Callable[[Offsets], None] | None = None
 
     @property
     def is_keeping(self) -> bool:
         """Whether the job takes snapshots."""
         return self.claim > 0
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What is known of the last complete epoch, to build the next manifest on."""
-
-    deployment: Deployment
-    claim: int
-    manifest: Manifest | None = None
-    splits: FileRef | None = None
-    compactions: Compactions = field(default_factory=Compactions)
-
-    @property
-    def snapshot(self) -> SnapshotId:
-        """The last complete epoch, as messages name it."""
-        before = self.manifest
-        return (0, 0) if before is None else (before.claim, before.epoch)
-
-    def next_manifest(
-        self,
-        store: events.Store,
-        generation: int,
-        rows: FileRef | None,
-        duration_ms: int,
-    ) -> Manifest:
-        """Return the manifest of the epoch whose tasks have all sealed."""
-        before, deployment = self.manifest, self.deployment
-        sealed = [report for report in store.sealed if report.epoch == store.epoch]
-        return Manifest(
-            format=FORMAT,
-            job=deployment.job,
-            plan_hash=deployment.plan_hash,
-            epoch=store.epoch,
-            parent_epoch=0 if before is None else before.epoch,
-            generation=generation,
-            claim=self.claim,
-            run=deployment.run,
-            shard_count=deployment.config.shard_count,
-            key_hash_version=KEY_HASH_VERSION,
-            task_count=deployment.worker_count,
-            files=self._files(store, sealed),
-            offsets=self._offsets(store, sealed),
-            splits=self.splits,
-            results=self._results(rows),
-            transactions=_transactions(store),
-            ended=tuple(sorted(store.ended_tasks)),
-            operators=self._operators(sealed),
-            duration_ms=duration_ms,
-            created=f"run {deployment.run}",
-        )
-
-    def _files(self, store: events.Store, sealed: list[Sealed]) -> tuple[FileRef, ...]:
-        """Add the new deltas; what a task that ended had left is needed no more.
-
-        Bases need nothing before them: the first epoch has only those, and so has the
-        first one of a job that goes on with other tasks.
-        """
-        before: tuple[FileRef, ...] = ()
-        if self.manifest is not None and store.since > 0:
-            before = self.compactions.applied(self.manifest.files)
-        kept = [r for r in before if (r.stage, r.task) not in store.ended_tasks]
-        kept += [
-            _reference(report.file, report, since=store.since)
-            for report in sealed
-            if report.file is not None
-        ]
-        return tuple(kept)
-
-    def _offsets(
-        self, store: events.Store, sealed: list[Sealed]
-    ) -> dict[str, dict[str, tuple[int, bool]]]:
-        before = {} if self.manifest is None else self.manifest.offsets
-        offsets = {operator: dict(splits) for operator, splits in before.items()}
-        reports: list[Sealed | Ended] = [*sealed, *store.ended]
-        for report in reports:
-            for operator, split, offset, is_done in report.offsets:
-                offsets.setdefault(operator, {})[split] = (offset, is_done)
-        return offsets
-
-    def _results(self, rows: FileRef | None) -> tuple[FileRef, ...]:
-        before = () if self.manifest is None else self.manifest.results
-        return before if rows is None else (*before, rows)
-
-    def _operators(self, sealed: list[Sealed]) -> tuple[str, ...]:
-        before = () if self.manifest is None else self.manifest.operators
-        now = {n for s in sealed if s.file is not None for n in s.file[3]}
-        return tuple(sorted(now.union(before)))
-
-
-def _reference(file: Any, report: Sealed, *, since: int) -> FileRef:
-    name, length, digest, operators = file
-    return FileRef(
-        name, length, digest, tuple(operators), since == 0, report.epoch, since,
-        report.stage, report.task,
-    )  # fmt: skip
-
-
-def _transactions(store: events.Store) -> tuple[Transaction, ...]:
-    reports: list[Sealed | Ended] = [*store.sealed, *store.ended]
-    return tuple(
-        (operator, report.task, payload)
-        for report in reports
-        for operator, payload in report.transactions
-    )
 
 
 class SnapshotKeeper:
@@ -211,6 +118,10 @@ class SnapshotKeeper:
     ----------
     tell
         Called with every command that is not the keeper's own business.
+    story
+        Where decisions are told.
+    wall_ms
+        Returns the time of day, for people.
     """
 
     def __init__(
@@ -219,9 +130,18 @@ class SnapshotKeeper:
         backing: Backing,
         background: Background,
         tell: Callable[[events.Command | MergeFiles], None],
+        *,
+        story: Story | None = None,
+        wall_ms: Callable[[], int] = int,
     ) -> None:
         manifest = backing.manifest
-        splits = None if manifest is None else manifest.splits
+        splits = None
+        if (
+            manifest is not None
+            and manifest.sources.keys() == deployment.sources.keys()
+        ):
+            # Of a source that was added, it is not known there how it is cut.
+            splits = manifest.splits
         self.ledger = Ledger(deployment, backing.claim, manifest, splits)
         #: The last complete snapshots of this run, oldest first.
         self.taken: deque[Snapshot] = deque(maxlen=REMEMBERED_MAX)
@@ -230,10 +150,14 @@ class SnapshotKeeper:
         self._output = backing.output
         self._is_writing = backing.is_writing
         self._results = backing.results
+        self._forget = backing.forget
         self._tell = tell
+        self._story = story or Story()
+        self._wall_ms = wall_ms
         self._generation = 0
         self._opened_epoch = self._opened_ns = self._now_ns = 0
         self._savepoints: list[Savepoint] = []
+        self._stops = Stops()
         self._storing: events.Store | None = None
         self._writing: Manifest | None = None
         self._task_count = 0
@@ -249,12 +173,13 @@ class SnapshotKeeper:
             retry_ns=config.snapshot_retry_ms * 1_000_000,
             is_synchronous=config.snapshot_mode == "synchronous",
             is_rebasing=manifest is not None and not is_same_plan(manifest, deployment),
+            story=self._story,
         )
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a generation whose tasks run."""
-        resting = {Phase.RESTING, Phase.SEARCHING, Phase.CONCLUDED}
+        """Whether there is a generation whose tasks run; after a pause there is none."""
+        resting = {Phase.RESTING, Phase.PAUSED, Phase.SEARCHING, Phase.CONCLUDED}
         return self._core.phase not in resting
 
     @property
@@ -291,6 +216,8 @@ class SnapshotKeeper:
             case events.Started(generation, tasks):
                 self._generation = generation
                 self._task_count = len(tasks)
+                # Whoever was told to merge is gone, or has forgotten it.
+                self.ledger.compactions.clear()
             case events.Interrupted():
                 self.ledger.compactions.clear()
         for command in self._core.handle(event):
@@ -303,9 +230,22 @@ class SnapshotKeeper:
             self._handle_done(done)
 
     def savepoint(self, savepoint: Savepoint) -> None:
-        """Copy the next complete epoch to another directory."""
-        self._savepoints.append(replace(savepoint, after=self.complete_epoch))
+        """Copy the next epoch that is opened from now on, and stop if that is asked."""
+        if savepoint.does_stop:
+            self._stop(savepoint)
+            return
+        after = max(self.complete_epoch, self._opened_epoch)
+        self._savepoints.append(replace(savepoint, after=after))
         self.handle(events.SnapshotRequested())
+
+    def _stop(self, savepoint: Savepoint) -> None:
+        if self._is_halted:
+            return
+        self._stops.wanted.append(savepoint)
+        if self._stops.is_ending:
+            self._copy_last()
+        elif not savepoint.does_drain:
+            self.handle(events.StopRequested())
 
     def compacted(self, report: Compacted) -> None:
         """Take up that a task has merged its files."""
@@ -324,6 +264,9 @@ class SnapshotKeeper:
                 self._commit(epoch)
             case events.FallBack():
                 self._fall_back()
+            case events.Stopped() | events.Concluded():
+                self._stops.end_with(command)
+                self._copy_last()
             case events.Inject(barrier):
                 self._opened_epoch, self._opened_ns = barrier.epoch, self._now_ns
                 self._tell(command)
@@ -362,7 +305,7 @@ class SnapshotKeeper:
         splits = {names[id]: parts for id, parts in deployment.splits.items()}  # noqa: A001
         # Every try has a name of its own: one that failed has spent its name.
         name = self._name(0, f"splits-{generation}-{epoch}.state")
-        return self._write_file(name, pickle.dumps(splits, protocol=5), 0)
+        return self._write_file(name, encoded_splits(splits), 0)
 
     def _write_file(self, name: str, data: bytes, epoch: int) -> FileRef:
         assert self._store is not None
@@ -378,7 +321,7 @@ class SnapshotKeeper:
         self.ledger.splits = splits
         duration_ms = self._duration_ns(self._storing) // 1_000_000
         manifest = self.ledger.next_manifest(
-            self._storing, self._generation, rows, duration_ms
+            self._storing, self._generation, rows, duration_ms, _date(self._wall_ms())
         )
         self._writing = manifest
         work = partial(self._store.write_manifest, manifest)
@@ -396,7 +339,7 @@ class SnapshotKeeper:
         work = partial(
             self._output.commit,
             epoch,
-            _transactions(self._storing),
+            transactions_of(self._storing),
             is_last=self._is_last(self._storing),
         )
         self._submit(_Piece.COMMIT, epoch, work)
@@ -411,7 +354,13 @@ class SnapshotKeeper:
     def _handle_done(self, done: Done) -> None:
         piece, detail = done.tag
         if piece is _Piece.SAVEPOINT:
+            self._tell_savepoint(detail, done.error)
             detail.finish(done.error)
+        elif piece is _Piece.STOP:
+            self._tell_savepoint(detail, done.error)
+            detail.finish(done.error)
+            self._stops.copied(is_there=done.error is None)
+            self._end_if_copied()
         elif done.error is not None:
             self._handle_error(piece, detail, done.error)
         elif self._is_halted:
@@ -445,7 +394,9 @@ class SnapshotKeeper:
                 f"({_sentence(error)}); mend that and start the job again"
             )
             self._tell(events.GiveUp(reason, SnapshotError.__name__))
-        elif piece is not _Piece.GARBAGE:
+        elif piece is _Piece.GARBAGE:
+            self._note(f"old files are not removed: {_sentence(error)}", is_grave=True)
+        else:
             reason = f"its manifest could not be written: {_sentence(error)}"
             self.handle(events.StoreFailed(epoch, reason))
 
@@ -455,13 +406,19 @@ class SnapshotKeeper:
         if self._store is None or manifest is None or self._is_halted:
             return
         self._copy_savepoints(epoch)
-        stages = self.ledger.compactions.begin(manifest.files, epoch)
-        if stages:
-            self._tell(MergeFiles(self.ledger.snapshot, stages))
+        if self.is_running:
+            self._compact(manifest)
         retain = self.ledger.deployment.config.snapshots_retained
         oldest = Epoch(self.ledger.compactions.oldest_epoch(epoch))
-        work = partial(self._store.collect_garbage, retain, oldest_open=oldest)
+        forget = self._forget
+        work = partial(collect_garbage, self._store, forget, retain, oldest_open=oldest)
         self._submit(_Piece.GARBAGE, epoch, work)
+
+    def _compact(self, manifest: Manifest) -> None:
+        """Let tasks merge their files; only those who run can tell when it is done."""
+        stages = self.ledger.compactions.begin(manifest.files, manifest.epoch)
+        if stages:
+            self._tell(MergeFiles(self.ledger.snapshot, stages))
 
     def _copy_savepoints(self, epoch: int) -> None:
         due = [s for s in self._savepoints if s.after < epoch]
@@ -472,6 +429,37 @@ class SnapshotKeeper:
         for savepoint in due:
             work = partial(savepoint.copy, self._store, manifest)
             self._submit(_Piece.SAVEPOINT, savepoint, work)
+
+    def _copy_last(self) -> None:
+        """Copy the epoch behind which the job ends to wherever it is wanted."""
+        store, manifest = self._store, self.ledger.manifest
+        for savepoint in self._stops.due():
+            assert store is not None, "a job without snapshots is not asked to stop"
+            assert manifest is not None, "an epoch is complete"
+            work = partial(savepoint.copy, store, manifest)
+            self._submit(_Piece.STOP, savepoint, work)
+        self._end_if_copied()
+
+    def _end_if_copied(self) -> None:
+        answer = self._stops.answer()
+        if isinstance(answer, events.StopFailed):
+            self.handle(answer)
+        elif answer is not None and not self._is_halted:
+            self._tell(answer)
+
+    def _tell_savepoint(
+        self, savepoint: Savepoint, error: BaseException | None
+    ) -> None:
+        if error is None:
+            if savepoint.path:
+                self._note(f"a savepoint is at {savepoint.path}")
+        else:
+            text = f"no savepoint at {savepoint.path}: {_sentence(error)}"
+            self._note(text, is_grave=True)
+
+    def _note(self, text: str, *, is_grave: bool = False) -> None:
+        severity = Severity.WARNING if is_grave else Severity.INFO
+        self._story.add(self._now_ns, "snapshots", text, severity)
 
     # Going back behind damage
 
@@ -497,14 +485,26 @@ class Savepoint:
         Copies a stored epoch to where it is wanted.
     finish
         Called with the error, or None, when the copy is there or never will be.
+    path
+        Where the copy is wanted, for people; empty if it is wanted nowhere.
+    does_stop, does_drain
+        Whether the job is to end with it: with the next epoch, or with its input.
     """
 
     copy: Callable[[SnapshotStore, Manifest], object]
     finish: Callable[[BaseException | None], None]
+    path: str = ""
     after: int = 0
+    does_stop: bool = False
+    does_drain: bool = False
+
+
+def _date(wall_ms: int) -> str:
+    """Return a time of day as people write it, the same on every machine."""
+    return f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _sentence(error: BaseException | None) -> str:
-    if isinstance(error, SnapshotError):
+    if isinstance(error, MillstreamError):
         return str(error)
     return f"{type(error).__name__}: {error}"

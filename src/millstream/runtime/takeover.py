@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from millstream.state.manifest import Manifest
     from millstream.state.store import SnapshotStore
 
-__all__ = ["fall_back", "stored_results", "take_over"]
+__all__ = ["fall_back", "refuse_repetition", "stored_results", "take_over"]
 
 
 def take_over(store: SnapshotStore, *, is_writing: bool) -> tuple[int, Manifest | None]:
@@ -38,7 +38,7 @@ def take_over(store: SnapshotStore, *, is_writing: bool) -> tuple[int, Manifest 
     claim = store.claim()
     newest = store.newest()
     if is_writing:
-        _refuse_repetition(store, newest)
+        refuse_repetition(store, newest)
     store.adopt(newest)
     return claim, newest
 
@@ -75,7 +75,7 @@ def stored_results(store: SnapshotStore, manifest: Manifest | None) -> Results:
     return results
 
 
-def _refuse_repetition(store: SnapshotStore, newest: Manifest | None) -> None:
+def refuse_repetition(store: SnapshotStore, newest: Manifest | None) -> None:
     """Refuse to go back behind an epoch that may have been committed."""
     for each, manifest in store.passed_over:
         if manifest is not None and not manifest.transactions:
@@ -85,6 +85,6 @@ def _refuse_repetition(store: SnapshotStore, newest: Manifest | None) -> None:
             f"epoch {each.epoch} cannot be restored ({'; '.join(store.damage)}) and its "
             f"output may be visible, so going on from epoch {older} would write rows "
             f"again; put the file back, or remove the output after epoch {older} and "
-            f"the file {each.name}"
+            f"the files {each.name} and {each.newest_name}"
         )
         raise SnapshotError(msg)

@@ -26,18 +26,21 @@ it has become quiet, as these may go round, and go on.
 
 from __future__ import annotations
 
-import pickle
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from millstream.errors import SnapshotError
 from millstream.operators.failure import blame_at
+from millstream.plan.iteration import Outlet
 from millstream.protocol.barrier import LAST_WORDS, ROUND_END, Hops, Order
 from millstream.protocol.ids import Epoch
-from millstream.runtime.background import undisturbed
-from millstream.runtime.chain import Chain, TaskFailedError
+from millstream.runtime.chain import FAILURES, Chain, TaskFailedError
 from millstream.runtime.intake import SourceIntake
+from millstream.runtime.seals import Seals
+from millstream.runtime.splits import SplitsTold
+from millstream.runtime.task_cut import TaskCut
 from millstream.runtime.task_time import TaskTime
+from millstream.state.turns import undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,14 +49,14 @@ if TYPE_CHECKING:
     from millstream.plan.stages import Stage
     from millstream.ports import Clock
     from millstream.protocol.barrier import Barrier, RoundEnd
-    from millstream.protocol.messages import Offset
     from millstream.protocol.rounds import RoundsSoFar
+    from millstream.runtime.channels import OutputChannel
     from millstream.runtime.guard import Guard
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
     from millstream.state.base import Capture, State
 
-__all__ = ["Task", "TaskCut", "TaskPhase"]
+__all__ = ["Task", "TaskPhase"]
 
 
 _SLICE_NS = 10_000_000
@@ -67,27 +70,6 @@ class TaskPhase(Enum):
     FINISHING = auto()
     DRAINING = auto()
     ENDED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class TaskCut:
-    """What a task leaves at a cut, or at its end.
-
-    Attributes
-    ----------
-    captures
-        State by name of the operator.
-    transactions
-        What sinks sealed, pickled, by name of the operator.
-    """
-
-    stage: int
-    task: int
-    epoch: Epoch
-    captures: tuple[tuple[str, Capture], ...]
-    offsets: tuple[Offset, ...]
-    transactions: tuple[tuple[str, bytes], ...]
-    pause_ns: int = 0
 
 
 class Task:
@@ -128,9 +110,12 @@ class Task:
         #: What follows from time having passed, to be worked off before anything else.
         self._pending: Iterator[None] | None = None
         self._routers = routers
-        self._row_outputs = [c for some in routers for r in some for c in r.channels]
+        self._row_outputs = _channels(routers[: Outlet.END])
         letters = [] if guard is None else guard.router.channels
-        self._outputs = [*self._row_outputs, *letters]
+        self._outputs = [*_channels(routers), *letters]
+        self._splits = SplitsTold(self._row_outputs, intake)
+        #: A batch that waits until readers can be told which split it comes from.
+        self._held: tuple[Rows, int] | None = None
         self._clock = clock
         self._slice_batches = slice_batches
         self._on_cut = on_cut
@@ -140,12 +125,13 @@ class Task:
         self._resumed_epoch = 0
         #: A cut whose barrier has not come round every loop.
         self._unsealed: TaskCut | None = None
-        self._transactions: list[tuple[str, bytes]] = []
+        self._seals = Seals()
         self._finishing: Iterator[None] = iter(())
         self._now_ns = 0
         self._is_closed = False
         #: Whether it ended before the snapshot that it was made of.
         self._had_ended = False
+        self._nodes_left = 0
         self._blocked_since_ns: int | None = None
 
     @property
@@ -213,13 +199,24 @@ class Task:
         if self.epoch <= epoch:
             self._is_paused = self._intake.is_holding = False
 
-    def end_at_once(self) -> None:
+    def end_at_once(self, *, was_left: bool = False) -> None:
         """Be a task that ended before the snapshot that is restored.
 
         Its input is closed with its first turn, when those who write it can be told.
         """
         self.phase = TaskPhase.DRAINING
         self._had_ended = True
+        self._nodes_left = len(self.stage.nodes) if was_left else 0
+
+    def end_behind(self, spent: int) -> None:
+        """Say the last words of all but the first operators, which have ended before."""
+        if self._intake.has_rounds:
+            # Its last words were those of its last round.
+            self.end_at_once()
+            return
+        over = frozenset(node.id for node in self.stage.nodes[:spent])
+        self.phase = TaskPhase.FINISHING
+        self._finishing = self._finish_behind(over)
 
     def run(self, now_ns: int, *, is_held: bool = False) -> bool:
         """Do a slice of work; return whether anything was done.
@@ -251,12 +248,25 @@ class Task:
         return self.phase is TaskPhase.DRAINING or self._intake.is_holding
 
     def close(self) -> None:
-        """Give everything back; safe to call at any time."""
-        self._intake.close()
-        if not self._is_closed:
-            self._is_closed = True
-            for operator in self._chain.operators:
+        """Give everything back; safe to call at any time.
+
+        Everybody is closed, whoever raises; the first error is raised in the end.
+        """
+        if self._is_closed:
+            self._intake.close()
+            return
+        self._is_closed = True
+        failures = []
+        for operator in (self._intake, *self._chain.operators):
+            try:
                 operator.close()
+            except FAILURES as error:
+                nodes = getattr(operator, "nodes", self.stage.nodes)
+                failure = TaskFailedError(None, nodes[0], "when it was closed")
+                failure.__cause__ = error
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def _advance(self) -> bool:
         is_working = False
@@ -276,7 +286,7 @@ class Task:
                 return True
             began_ns = self._clock.monotonic_ns()
             taken = self._take()
-            if self._has_marked():
+            if self._has_marked(taken):
                 return True
             if taken is not None:
                 self._process(*taken, began_ns)
@@ -295,7 +305,7 @@ class Task:
         self._chain.process(rows, port)
         self._intake.note_time(len(rows), self._clock.monotonic_ns() - began_ns)
 
-    def _has_marked(self) -> bool:
+    def _has_marked(self, taken: tuple[Rows, int] | None) -> bool:
         """Do what the intake found due before anything else; return whether it did."""
         intake = self._intake
         if intake.is_sealed:
@@ -312,7 +322,14 @@ class Task:
             self._put_marks(0, Hops(intake.hops_due))
             intake.hops_due = None
         else:
+            return self._has_held(taken)
+        return True
+
+    def _has_held(self, taken: tuple[Rows, int] | None) -> bool:
+        """Tell which split a batch comes from; hold it while that cannot leave."""
+        if not self._splits.has_news(self._intake) or not self._is_blocked():
             return False
+        self._held = taken
         return True
 
     def _has_given_time(self) -> bool:
@@ -355,6 +372,7 @@ class Task:
                 self._pass_look()
             return True
         elif is_satisfied or is_over:
+            self._nodes_left = 0 if is_over else self._nodes_before_satisfied()
             self._intake.close()
             self._begin_finish()
         return self.phase is not TaskPhase.RUNNING
@@ -389,12 +407,13 @@ class Task:
         captures = []
         for index, operator in enumerate(self._chain.operators):
             self._chain.flush(index)
-            if operator.state is not None:
-                capture = operator.state.capture(barrier.epoch, barrier.since)
-                captures.append((_name(operator), capture))
+            if Order.ROLL in barrier.orders:
+                operator.roll()
             self._seal(operator, barrier.epoch)
+            if operator.state is not None:
+                captures.append(_captured(_name(operator), operator.state, barrier))
         for name, state in self._intake.states().items():
-            captures.append((name, state.capture(barrier.epoch, barrier.since)))
+            captures.append(_captured(name, state, barrier))
         for channel in self._outputs:
             channel.put_mark(barrier)
         self.epoch = barrier.epoch
@@ -417,25 +436,22 @@ class Task:
 
     def _seal(self, operator: Operator, epoch: Epoch) -> None:
         try:
-            transaction = operator.seal(epoch)
-        except Exception as error:
+            self._seals.add(operator, epoch)
+        except FAILURES as error:
             raise self._chain.failure(error, operator, None) from error
-        if transaction is not None:
-            wire = pickle.dumps(transaction, protocol=5)
-            self._transactions.append((_name(operator), wire))
 
     def _left(
         self, captures: tuple[tuple[str, Capture], ...] = (), pause_ns: int = 0
     ) -> TaskCut:
-        transactions, self._transactions = tuple(self._transactions), []
         return TaskCut(
             self.stage.id,
             self.index,
             self.epoch,
             captures,
             self._intake.offsets(),
-            transactions,
+            self._seals.taken(),
             pause_ns,
+            self._nodes_left,
         )
 
     def _is_slice_over(self) -> bool:
@@ -449,14 +465,22 @@ class Task:
                 operator.end_port(port)
         return any(operator.is_satisfied for operator in self._chain.operators)
 
+    def _nodes_before_satisfied(self) -> int:
+        """Return how many operators stand in front of the last one that has enough."""
+        satisfied = [o for o in self._chain.operators if o.is_satisfied]
+        return self.stage.nodes.index(satisfied[-1].nodes[0])
+
     def _take(self) -> tuple[Rows, int] | None:
+        if self._held is not None:
+            taken, self._held = self._held, None
+            return taken
         try:
             return self._intake.take(self._now_ns)
-        except Exception as error:
-            node = self.stage.nodes[0]
-            position = self._intake.position(None, 0)
-            is_source = isinstance(self._intake, SourceIntake)
-            found = None if is_source else blame_at(error, node)
+        except FAILURES as error:
+            node, intake = self.stage.nodes[0], self._intake
+            if isinstance(intake, SourceIntake):
+                raise TaskFailedError(None, node, intake.reading()) from error
+            found, position = blame_at(error, node), intake.position(None, 0)
             raise TaskFailedError(found, node, position) from error
 
     def _begin_finish(self) -> None:
@@ -468,6 +492,14 @@ class Task:
         for index, operator in enumerate(self._chain.operators):
             yield from self._chain.say(index, operator.finish)
             self._seal(operator, Epoch(self.epoch + 1))
+
+    def _finish_behind(self, over: frozenset[int]) -> Iterator[None]:
+        """Let those operators say their last words that come behind all of these nodes."""
+        self._intake.close()
+        for index, operator in enumerate(self._chain.operators):
+            if over.isdisjoint(node.id for node in operator.nodes):
+                yield from self._chain.say(index, operator.finish)
+                self._seal(operator, Epoch(self.epoch + 1))
 
     def _finish_slice(self) -> None:
         for _ in range(self._slice_batches):
@@ -517,6 +549,7 @@ class Task:
         """Take nothing more if nobody reads what it makes; return whether that is so."""
         if not self._is_abandoned():
             return False
+        self._nodes_left = len(self.stage.nodes)
         self._intake.close()
         self.phase = TaskPhase.DRAINING
         return True
@@ -530,6 +563,19 @@ class Task:
         return bool(self._row_outputs) and all(
             c.is_closed and not c.channel.edge.is_back for c in self._row_outputs
         )
+
+
+def _channels(routers: list[list[Router]]) -> list[OutputChannel]:
+    return [c for some in routers for router in some for c in router.channels]
+
+
+def _captured(name: str, state: State, barrier: Barrier) -> tuple[str, Capture]:
+    """Capture a state, and say whose it is if that cannot be."""
+    try:
+        return name, state.capture(barrier.epoch, barrier.since)
+    except SnapshotError as error:
+        msg = f"{name!r}: {error}"
+        raise SnapshotError(msg) from error
 
 
 def _name(operator: Operator) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from millstream.operators.base import Operator
 from millstream.operators.event_time import TimeGiver
 from millstream.protocol.watermark import BEGINNING
-from millstream.runtime.intake import SourceIntake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,7 +52,7 @@ class TaskTime:
 
     def restored(self, intake: Intake, *, is_same_plan: bool) -> None:
         """Let those who give time keep what still holds for where their rows come from."""
-        has_same_origins = is_same_plan or isinstance(intake, SourceIntake)
+        has_same_origins = is_same_plan or intake.knows_splits
         for _, giver in self._givers:
             origins = intake.open_origins(are_waiting=True)
             if has_same_origins:

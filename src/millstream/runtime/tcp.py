@@ -1,9 +1,13 @@
 """The real network: one TCP connection per pair of peers, one thread, no waiting.
 
 `TCPNetwork` decides which connection may live and tells the caller what happened;
-`runtime.connection` moves the bytes, `protocol.handshake` says who may speak, and
+`runtime.connection` moves the bytes, `protocol.handshake` says who may speak,
+`protocol.half_open` who must wait outside, `protocol.permits` what may be said, and
 `runtime.wire` knows what a frame looks like.  Nothing here knows what frames mean,
 and nothing from a stranger is decoded or kept.
+
+All connections of a job are protected in the same way, which is decided when it starts;
+there is nothing to agree on.
 
 Of each pair of peers one side dials.  A second connection of a peer that is already
 connected is refused.  A connection of role HEARTBEAT stands beside the main one: its
@@ -14,24 +18,34 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import selectors
 import socket
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from millstream.errors import LocalProtocolError, RemoteProtocolError
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
-from millstream.protocol.frames import FrameKind
+from millstream.protocol.half_open import HalfOpen
 from millstream.protocol.handshake import (
     NONCE_BYTES,
     ClientHandshake,
     Done,
     Outcome,
+    Protection,
     Refused,
     Role,
     ServerHandshake,
 )
-from millstream.protocol.messages import Heartbeat
-from millstream.runtime.connection import Connection, ConnectionLostError
+from millstream.protocol.permits import permit
+from millstream.runtime.connection import (
+    Connection,
+    ConnectionLostError,
+    PeerAbsentError,
+)
+from millstream.runtime.integrity import CHECKSUM, UNTOUCHED, FrameTags
+from millstream.runtime.line import CIPHER_BYTES, PlainLine, TLSLine
+from millstream.runtime.tls import TLSContexts
 from millstream.runtime.wire import RECEIVE_BYTES, FrameDecoder, FrameEncoder
 
 if TYPE_CHECKING:
@@ -40,13 +54,17 @@ if TYPE_CHECKING:
     from millstream.config import Config
     from millstream.ports import Address, Clock, NetworkEvent
     from millstream.protocol.frames import Frame
+    from millstream.protocol.handshake import FrameKeys
     from millstream.protocol.ids import PeerId
+    from millstream.runtime.integrity import Integrity
+    from millstream.runtime.line import Line
+    from millstream.runtime.tls import Certificate
 
 __all__ = ["TCPNetwork"]
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _ACCEPTS_PER_TURN = 32
-_LISTEN_BACKLOG = 128
+_LISTEN_BACKLOG = 1024
 _FLUSH_BYTES = 256 * 1024
 """Frames wait for the next poll, to leave together, until they are this many bytes."""
 _LOOK_NS = 1_000_000_000
@@ -75,9 +93,14 @@ class TCPNetwork:
     clock
         Measures the deadline of a handshake.
     config
-        `handshake_ms`, `half_open_max` and `frame_bytes_max` are used.
+        `handshake_ms`, `lease_ms`, `half_open_max`, `half_open_address_max` and
+        `frame_bytes_max` are used.
     host
         Interface to listen on.
+    protection
+        What guards the connections of the job.
+    certificate
+        That of the job, for `Protection.TLS`.
     nonce
         Gives 32 fresh random bytes.
     listens
@@ -93,6 +116,8 @@ class TCPNetwork:
         clock: Clock,
         config: Config,
         host: str = "127.0.0.1",
+        protection: Protection = Protection.MAC,
+        certificate: Certificate | None = None,
         nonce: Callable[[], bytes] = _random_nonce,
         listens: bool = True,
     ) -> None:
@@ -102,12 +127,19 @@ class TCPNetwork:
         self._clock = clock
         self._config = config
         self._nonce = nonce
+        self._protection = protection
+        self._contexts = _contexts(protection, certificate, job)
+        self._cipher = memoryview(bytearray(CIPHER_BYTES if self._contexts else 0))
         self._encoder = FrameEncoder(config.frame_bytes_max)
         self._receive_buffer = bytearray(RECEIVE_BYTES)
         self._peers: dict[PeerId, Connection] = {}
         self._heartbeats: dict[PeerId, Connection] = {}
         self._dialed: dict[Connection, None] = {}
+        #: Accepted connections that have not proved yet, in the order they came.
         self._strangers: dict[Connection, None] = {}
+        self._half_open: HalfOpen[Connection] = HalfOpen(
+            config.half_open_max, config.half_open_address_max, choose=secrets.choice
+        )
         self._unflushed: dict[Connection, None] = {}
         self._events: list[NetworkEvent] = []
         self._look_ns = 0
@@ -148,11 +180,19 @@ class TCPNetwork:
             msg = f"peer {peer} is connected or being dialed already"
             raise LocalProtocolError(msg)
         machine = ClientHandshake(
-            self._key, self._job, self._own_id, self._nonce(), peer=peer, role=role
+            self._key,
+            self._job,
+            self._own_id,
+            self._nonce(),
+            peer=peer,
+            protection=self._protection,
+            role=role,
         )
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
-        connection = Connection(sock, machine, self._deadline_ns(), peer, role)
+        line = self._line(sock, is_client=True)
+        deadline_ns = self._deadline_ns(self._config.handshake_ms)
+        connection = Connection(sock, line, machine, deadline_ns, peer=peer, role=role)
         self._peers[peer] = connection
         self._dialed[connection] = None
         self._selector.register(sock, _WRITE, connection)
@@ -162,7 +202,8 @@ class TCPNetwork:
             self._lose(connection, str(error))
         else:
             if number not in (0, errno.EINPROGRESS):
-                self._lose(connection, os.strerror(number))
+                is_absent = number == errno.ECONNREFUSED
+                self._lose(connection, os.strerror(number), is_absent=is_absent)
 
     def send(self, peer: PeerId, frame: Frame) -> int:
         """Queue a frame and return the credit it takes; a lost peer takes nothing.
@@ -177,7 +218,7 @@ class TCPNetwork:
         connection = self._peers.get(peer)
         if connection is None:
             return 0
-        connection.queue(self._encoder.encode(frame))
+        connection.queue(*self._encoder.encode(frame))
         if connection.is_open and not connection.is_stuck:
             if connection.backlog >= _FLUSH_BYTES:
                 self._flush(connection)
@@ -281,12 +322,12 @@ class TCPNetwork:
         assert connection.peer is not None
         peer, events = connection.peer, self._events
         try:
-            for frame in connection.read():
-                if connection.role is Role.HEARTBEAT:
-                    _check_heartbeat(frame)
-                events.append(FrameArrived(peer, frame))
+            events += [FrameArrived(peer, frame) for frame in connection.read()]
         except (ConnectionLostError, RemoteProtocolError) as error:
             self._lose(connection, str(error))
+        else:
+            if connection.failure:
+                self._lose(connection, connection.failure)
 
     # Handshakes.
 
@@ -294,33 +335,63 @@ class TCPNetwork:
         assert self._listener is not None
         for _ in range(_ACCEPTS_PER_TURN):
             try:
-                sock, _ = self._listener.accept()
+                sock, address = self._listener.accept()
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
-                    self._evict_oldest()
+                    self._evict(self._half_open.most_crowded())
                 return
-            if len(self._strangers) >= self._config.half_open_max:
-                self._evict_oldest()
-            machine = ServerHandshake(self._key, self._job, self._own_id, self._nonce())
-            connection = Connection(sock, machine, self._deadline_ns())
-            self._strangers[connection] = None
-            self._selector.register(sock, _READ, connection)
+            self._admit(sock, str(address[0]))
 
-    def _evict_oldest(self) -> None:
-        oldest = next(iter(self._strangers), None)
-        if oldest is not None:
-            self._drop(oldest)
+    def _admit(self, sock: socket.socket, address: str) -> None:
+        """Let a stranger prove itself; what it has said already is heard at once.
+
+        A member says at once what strangers do not know, and is not displaced by them
+        from then on.
+        """
+        machine = ServerHandshake(
+            self._key,
+            self._job,
+            self._own_id,
+            self._nonce(),
+            protection=self._protection,
+        )
+        line = self._line(sock, is_client=False)
+        deadline_ns = self._deadline_ns(self._config.handshake_ms)
+        connection = Connection(sock, line, machine, deadline_ns)
+        self._strangers[connection] = None
+        self._selector.register(sock, _READ, connection)
+        self._evict(self._half_open.admit(connection, address))
+        self._advance(connection)
+
+    def _evict(self, connection: Connection | None) -> None:
+        if connection is not None:
+            self._drop(connection)
+
+    def _line(self, sock: socket.socket, *, is_client: bool) -> Line:
+        contexts = self._contexts
+        if contexts is None:
+            return PlainLine(sock)
+        start = contexts.client if is_client else contexts.server
+        return TLSLine(sock, start, self._cipher)
 
     def _greet(self, connection: Connection) -> None:
         try:
             connection.dialed()
         except ConnectionLostError as error:
-            self._lose(connection, str(error))
+            is_absent = isinstance(error, PeerAbsentError)
+            self._lose(connection, str(error), is_absent=is_absent)
         else:
             self._selector.modify(connection.sock, _READ, connection)
 
     def _advance(self, connection: Connection) -> None:
-        outcomes = connection.read_handshake()
+        was_greeted = connection.is_greeted
+        try:
+            outcomes = connection.read_handshake()
+        except ConnectionLostError as error:
+            self._lose(connection, str(error))
+            return
+        if connection.is_greeted and not was_greeted:
+            self._note_greeted(connection)
         if not outcomes:
             return
         last = outcomes[-1]
@@ -330,6 +401,17 @@ class TCPNetwork:
             self._drop(connection)
         else:
             self._carry_out(connection, outcomes)
+
+    def _note_greeted(self, connection: Connection) -> None:
+        """Let nobody displace a client that knows the job, nor give up its server.
+
+        A server that has answered proves itself or closes; a client that left meanwhile
+        would be a member that was there and went.
+        """
+        if connection.peer is None:
+            self._half_open.greet(connection)
+        else:
+            connection.deadline_ns = self._deadline_ns(self._config.lease_ms)
 
     def _carry_out(self, connection: Connection, outcomes: list[Outcome]) -> None:
         try:
@@ -348,10 +430,16 @@ class TCPNetwork:
 
     def _welcome(self, connection: Connection, done: Done) -> None:
         was_dialed = connection.peer is not None
-        decoder = FrameDecoder(self._receive_buffer, self._config.frame_bytes_max)
-        connection.open(done.peer, done.role, decoder)
+        sending, receiving = self._integrities(done.keys)
+        decoder = FrameDecoder(
+            self._receive_buffer,
+            self._config.frame_bytes_max,
+            permit(self._own_id, done.peer, done.role),
+            receiving,
+        )
+        connection.open(done.peer, done.role, decoder, sending)
         self._dialed.pop(connection, None)
-        self._strangers.pop(connection, None)
+        self._forget_stranger(connection)
         if done.role is Role.HEARTBEAT and not was_dialed:
             former = self._heartbeats.pop(done.peer, None)
             if former is not None:
@@ -363,10 +451,18 @@ class TCPNetwork:
         self._flush(connection)
         self._take_leftover(connection, done)
 
+    def _integrities(self, keys: FrameKeys) -> tuple[Integrity, Integrity]:
+        """Return what guards the frames that we send and those that we receive."""
+        if self._protection is Protection.MAC:
+            return FrameTags(keys.sending), FrameTags(keys.receiving)
+        is_tls = self._protection is Protection.TLS
+        return (UNTOUCHED, UNTOUCHED) if is_tls else (CHECKSUM, CHECKSUM)
+
     def _take_leftover(self, connection: Connection, done: Done) -> None:
+        """Take frames that came right behind the handshake; no event tells of them."""
         try:
-            frames = connection.feed(done.leftover)
-        except RemoteProtocolError as error:
+            frames = connection.feed(done.leftover) + connection.rest()
+        except (ConnectionLostError, RemoteProtocolError) as error:
             self._lose(connection, str(error))
         else:
             self._events += [FrameArrived(done.peer, frame) for frame in frames]
@@ -392,7 +488,9 @@ class TCPNetwork:
 
     # Endings.
 
-    def _lose(self, connection: Connection, reason: str) -> None:
+    def _lose(
+        self, connection: Connection, reason: str, *, is_absent: bool = False
+    ) -> None:
         """Drop a connection, and say so if it was the one of a known peer."""
         peer = connection.peer
         is_main = peer is not None and self._peers.get(peer) is connection
@@ -402,11 +500,11 @@ class TCPNetwork:
         heartbeat = self._heartbeats.get(peer)
         if heartbeat is not None:
             self._drop(heartbeat)
-        self._events.append(PeerLost(peer, reason))
+        self._events.append(PeerLost(peer, reason, is_absent))
 
     def _drop(self, connection: Connection) -> None:
         self._dialed.pop(connection, None)
-        self._strangers.pop(connection, None)
+        self._forget_stranger(connection)
         self._unflushed.pop(connection, None)
         peer = connection.peer
         for connections in (self._peers, self._heartbeats):
@@ -415,23 +513,31 @@ class TCPNetwork:
         self._selector.unregister(connection.sock)
         connection.close()
 
-    def _deadline_ns(self) -> int:
-        return self._clock.monotonic_ns() + self._config.handshake_ms * 1_000_000
+    def _forget_stranger(self, connection: Connection) -> None:
+        self._strangers.pop(connection, None)
+        self._half_open.remove(connection)
+
+    def _deadline_ns(self, duration_ms: int) -> int:
+        return self._clock.monotonic_ns() + duration_ms * 1_000_000
 
     def _patience_s(self, timeout_s: float) -> float:
         if self._events:
             return 0.0
         if not self._dialed and not self._strangers:
             return timeout_s
-        oldest = [
-            next(iter(group)) for group in (self._dialed, self._strangers) if group
-        ]
-        deadline_ns = min(connection.deadline_ns for connection in oldest)
+        # All strangers have the same time, so the first of them is the first to go.
+        waiting = [*self._dialed, *islice(self._strangers, 1)]
+        deadline_ns = min(connection.deadline_ns for connection in waiting)
         left_ns = deadline_ns - self._clock.monotonic_ns()
         return min(timeout_s, max(0, left_ns) / 1_000_000_000)
 
 
-def _check_heartbeat(frame: Frame) -> None:
-    if frame.kind is not FrameKind.MESSAGE or not isinstance(frame.body, Heartbeat):
-        msg = f"a heartbeat connection carries heartbeats only, got {frame.kind.name}"
-        raise RemoteProtocolError(msg)
+def _contexts(
+    protection: Protection, certificate: Certificate | None, job: bytes
+) -> TLSContexts | None:
+    if protection is not Protection.TLS:
+        return None
+    if certificate is None:
+        msg = "a network protected by TLS needs the certificate of its job"
+        raise LocalProtocolError(msg)
+    return TLSContexts(certificate, job)

@@ -1,14 +1,13 @@
 """Frames as bytes, and bytes as frames.
 
-A frame is a header of fixed size and a payload::
+A frame is a header of fixed size, a payload and a trailer::
 
-    magic 2 | version 1 | kind 1 | generation 4 | channel 4 | sequence 8 |
-    length 4 | checksum 4 | payload ...
+    magic 2 | version 1 | kind 1 | generation 4 | channel 4 | sequence 8 | length 4 |
+    payload ... | trailer
 
-The checksum is 32 bits of xxh3 over the payload, seeded with the xxh3 of the rest of
-the header, so that a flipped bit anywhere is found.  (xxh3 costs 0.03 ns a byte,
-crc32 0.4.)  It is checked before anything is decoded, and the length is checked
-before anything is allocated.
+The trailer is a checksum or a tag (`runtime.integrity`).  A receiver first looks at the
+header: whether this kind may come from that peer at all, and whether the length can be,
+before anything is allocated; then at the trailer; and only then into the payload.
 
 =========  ==========================================================
 kind       payload
@@ -19,6 +18,7 @@ BATCH      pickle, protocol 5, of the list; or, of a data frame, an Arrow
 BARRIER    msgpack of `millstream.protocol.barrier.Barrier.to_wire`
 CREDIT     a number of bytes, 8 bytes
 HOPS       a number, 8 bytes
+SPLITS     msgpack of `millstream.protocol.barrier.Splits.to_wire`
 WATERMARK  a timestamp, 8 bytes, and whether its input is idle, 1 byte
 ROUND      whether last words are asked for, 1 byte
 END CLOSE  nothing
@@ -26,7 +26,8 @@ END CLOSE  nothing
 
 Batches are pickled, so a `FrameDecoder` may only ever be fed by a peer that has
 proved that it belongs to the job.  This module does not know who that is, and it
-does not check generations, sequences or credit.
+does not check generations, sequences or credit.  Whatever decoding raises, a panic of
+native code included, is the peer's fault and ends no more than its connection.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import msgpack
-from xxhash import xxh3_64_intdigest
 
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.protocol.barrier import (
@@ -45,41 +45,37 @@ from millstream.protocol.barrier import (
     Hops,
     RoundEnd,
     barrier_from_wire,
+    splits_from_wire,
 )
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation
 from millstream.protocol.messages import from_wire, to_wire
+from millstream.protocol.permits import ANYTHING
 from millstream.protocol.watermark import Watermark
+from millstream.runtime.arrow_check import refuse_greedy
+from millstream.runtime.integrity import CHECKSUM, FIELD_BYTES, Buffer
 from millstream.state.batches import ARROW_MAGIC, arrow_bytes, frame_from_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HEADER_BYTES", "RECEIVE_BYTES", "Buffer", "FrameDecoder", "FrameEncoder"]
+    from millstream.protocol.permits import Permit
+    from millstream.runtime.integrity import Integrity
 
-Buffer = bytes | memoryview
-"""Something that `socket.sendmsg` takes."""
+__all__ = ["MAGIC", "RECEIVE_BYTES", "VERSION", "FrameDecoder", "FrameEncoder"]
 
 MAGIC = b"MF"
-VERSION = 1
+VERSION = 2
 RECEIVE_BYTES = 512 * 1024
 """Size of the buffer that decoders share; beyond it a frame gets memory of its own."""
 
 _FIELDS = struct.Struct(">2sBBIIQI")
-_CHECKSUM = struct.Struct(">I")
-_HEADER = struct.Struct(">2sBBIIQII")
-"""The fields and their checksum at once."""
 _CREDIT = struct.Struct(">Q")
 _WATERMARK = struct.Struct(">q?")
-HEADER_BYTES = _HEADER.size
 
-_Header = tuple[FrameKind, Generation, ChannelId, int, int, int]
-"""Kind, generation, channel, sequence, length and checksum; a tuple for its speed."""
+_Header = tuple[FrameKind, Generation, ChannelId, int, int]
+"""Kind, generation, channel, sequence and length; a tuple for its speed."""
 _LENGTH = 4
-
-_CHECKSUM_MASK = 0xFFFF_FFFF
-_JOIN_BYTES = 8 * 1024
-"""Up to this size one copy is cheaper than one more entry in `sendmsg`."""
 
 _KINDS = {int(kind): kind for kind in FrameKind}
 _PAYLOAD_BYTES = {
@@ -92,12 +88,8 @@ _PAYLOAD_BYTES = {
 }
 
 
-def _checksum(fields: Buffer, payload: Buffer) -> int:
-    return xxh3_64_intdigest(payload, xxh3_64_intdigest(fields)) & _CHECKSUM_MASK
-
-
 class FrameEncoder:
-    """Turn frames into buffers for `socket.sendmsg`.
+    """Turn frames into what `Integrity.closed` takes.
 
     Parameters
     ----------
@@ -108,8 +100,8 @@ class FrameEncoder:
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
 
-    def encode(self, frame: Frame) -> list[Buffer]:
-        """Return the buffers of a frame, and set its cost if it is a batch.
+    def encode(self, frame: Frame) -> tuple[bytes, bytes]:
+        """Return header and payload of a frame, and set its cost if it is a batch.
 
         Raises
         ------
@@ -138,10 +130,7 @@ class FrameEncoder:
             frame.sequence,
             length,
         )
-        header = fields + _CHECKSUM.pack(_checksum(fields, payload))
-        if length <= _JOIN_BYTES:
-            return [header + payload]
-        return [header, payload]
+        return fields, payload
 
 
 def _payload(frame: Frame) -> bytes:  # noqa: PLR0911 - one per kind
@@ -152,7 +141,7 @@ def _payload(frame: Frame) -> bytes:  # noqa: PLR0911 - one per kind
     if frame.kind is FrameKind.MESSAGE:
         packed: bytes = msgpack.packb(to_wire(frame.body), use_bin_type=True)
         return packed
-    if frame.kind is FrameKind.BARRIER:
+    if frame.kind in {FrameKind.BARRIER, FrameKind.SPLITS}:
         wire: bytes = msgpack.packb(frame.body.to_wire(), use_bin_type=True)
         return wire
     if frame.kind is FrameKind.CREDIT:
@@ -178,22 +167,38 @@ class FrameDecoder:
         The buffer that all decoders of one thread receive into.
     frame_bytes_max
         Longest payload that is accepted.
+    permit
+        What may come from this peer.
+    integrity
+        Says whether a frame is whole.
 
     Examples
     --------
     >>> end = Frame(FrameKind.END, Generation(1), ChannelId(2), 3)
     >>> decoder = FrameDecoder(bytearray(64), frame_bytes_max=1024)
-    >>> [decoder.feed(part) for part in FrameEncoder(1024).encode(end)] == [[end]]
+    >>> (data,) = CHECKSUM.closed(*FrameEncoder(1024).encode(end))
+    >>> decoder.feed(data) == [end]
     True
     """
 
-    def __init__(self, shared: bytearray, frame_bytes_max: int) -> None:
+    def __init__(
+        self,
+        shared: bytearray,
+        frame_bytes_max: int,
+        permit: Permit = ANYTHING,
+        integrity: Integrity = CHECKSUM,
+    ) -> None:
         self._shared = memoryview(shared)
-        self._frame_bytes_max = frame_bytes_max
+        self._permit = permit
+        self._payload_bytes_max = min(
+            frame_bytes_max, permit.payload_bytes_max or frame_bytes_max
+        )
+        self._integrity = integrity
+        self._around_bytes = FIELD_BYTES + integrity.trailer_bytes
         self._tail = b""
         self._large: memoryview | None = None
         self._filled = 0
-        assert len(shared) > HEADER_BYTES
+        assert len(shared) > self._around_bytes
 
     def writable(self) -> memoryview:
         """Return where the next bytes of the stream go; never empty."""
@@ -233,9 +238,9 @@ class FrameDecoder:
     def _cut(self, view: memoryview) -> list[Frame]:
         frames: list[Frame] = []
         start, end = 0, len(view)
-        while end - start >= HEADER_BYTES:
+        while end - start >= FIELD_BYTES:
             header = self._header(view, start)
-            size = HEADER_BYTES + header[_LENGTH]
+            size = self._around_bytes + header[_LENGTH]
             if end - start < size:
                 if size > len(self._shared):
                     self._expect_large(view[start:], size)
@@ -253,8 +258,8 @@ class FrameDecoder:
         self._tail = b""
 
     def _header(self, view: memoryview, start: int) -> _Header:
-        """Return what a header says, once all of it but the checksum is plausible."""
-        magic, version, number, *rest = _HEADER.unpack_from(view, start)
+        """Return what a header says, once all of it is plausible."""
+        magic, version, number, *rest = _FIELDS.unpack_from(view, start)
         if magic != MAGIC or version != VERSION:
             msg = f"a frame begins with {MAGIC!r} {VERSION}, got {magic!r} {version}"
             raise RemoteProtocolError(msg)
@@ -262,62 +267,68 @@ class FrameDecoder:
         if kind is None:
             msg = f"there is no frame of kind {number}"
             raise RemoteProtocolError(msg)
-        generation, channel, sequence, length, checksum = rest
-        if length > self._frame_bytes_max:
+        if kind not in self._permit.kinds:
+            msg = f"a {kind.name} frame may not come from this peer on this connection"
+            raise RemoteProtocolError(msg)
+        generation, channel, sequence, length = rest
+        if length > self._payload_bytes_max:
             msg = (
                 f"a {kind.name} frame announces {length} bytes; at most "
-                f"{self._frame_bytes_max} are accepted (setting frame_bytes_max)"
+                f"{self._payload_bytes_max} are accepted (setting frame_bytes_max)"
             )
             raise RemoteProtocolError(msg)
         fixed = _PAYLOAD_BYTES.get(kind)
         if length != fixed if fixed is not None else length == 0:
             msg = f"a {kind.name} frame cannot have {length} bytes"
             raise RemoteProtocolError(msg)
-        return kind, generation, channel, sequence, length, checksum
+        return kind, generation, channel, sequence, length
 
     def _decode(self, view: memoryview, start: int, header: _Header) -> Frame:
-        kind, generation, channel, sequence, length, announced = header
-        payload = view[start + HEADER_BYTES : start + HEADER_BYTES + length]
-        found = _checksum(view[start : start + _FIELDS.size], payload)
-        if announced != found:
+        kind, generation, channel, sequence, length = header
+        end = start + FIELD_BYTES + length
+        trailer = view[end : end + self._integrity.trailer_bytes]
+        if not self._integrity.is_whole(view[start:end], trailer):
             msg = (
                 f"the {kind.name} frame {sequence} on channel {channel} was damaged on "
-                f"the way: checksum {announced:#010x}, found {found:#010x}"
+                "the way, or it is not the one that its peer sent next"
             )
             raise RemoteProtocolError(msg)
-        body = _READERS[kind](payload)
+        body = self._body(kind, view[start + FIELD_BYTES : end])
         cost = length if kind is FrameKind.BATCH else 0
         return Frame(kind, generation, channel, sequence, body, cost)
+
+    def _body(self, kind: FrameKind, payload: memoryview) -> Any:
+        """Decode a payload; Rust panics and a pickle may raise any `BaseException`."""
+        try:
+            if kind is FrameKind.MESSAGE:
+                message = _unpacked(payload, "control message")
+                return from_wire(message, self._permit.messages)
+            return _READERS[kind](payload)
+        except (KeyboardInterrupt, RemoteProtocolError):
+            raise
+        except BaseException as error:
+            what = f"{type(error).__name__}: {error}"
+            msg = f"a {kind.name} frame cannot be decoded here: {what}"
+            raise RemoteProtocolError(msg) from error
 
 
 def _read_batch(payload: memoryview) -> Any:
     if payload[:4] == ARROW_MAGIC:
-        return _read_frame(payload)
-    try:
-        batch = pickle.loads(payload)  # noqa: S301 -- the peer has authenticated
-    except Exception as error:
-        msg = f"a batch cannot be unpickled here: {type(error).__name__}: {error}"
-        raise RemoteProtocolError(msg) from error
+        refuse_greedy(payload)
+        return frame_from_arrow(payload)
+    batch = pickle.loads(payload)  # noqa: S301 -- the peer has authenticated
     if type(batch) is not list:
         msg = f"a batch is a list, got {type(batch).__name__}"
         raise RemoteProtocolError(msg)
     return batch
 
 
-def _read_frame(payload: memoryview) -> Any:
-    try:
-        return frame_from_arrow(payload)
-    except Exception as error:
-        msg = f"a batch is no Arrow stream: {type(error).__name__}: {error}"
-        raise RemoteProtocolError(msg) from error
-
-
-def _read_message(payload: memoryview) -> object:
-    return from_wire(_unpacked(payload, "control message"))
-
-
 def _read_barrier(payload: memoryview) -> object:
     return barrier_from_wire(_unpacked(payload, "barrier"))
+
+
+def _read_splits(payload: memoryview) -> object:
+    return splits_from_wire(_unpacked(payload, "mark of splits"))
 
 
 def _unpacked(payload: memoryview, what: str) -> object:
@@ -353,12 +364,12 @@ def _read_nothing(payload: memoryview) -> None:
 
 
 _READERS: dict[FrameKind, Callable[[memoryview], Any]] = {
-    FrameKind.MESSAGE: _read_message,
     FrameKind.BATCH: _read_batch,
     FrameKind.BARRIER: _read_barrier,
     FrameKind.ROUND: _read_round,
     FrameKind.HOPS: _read_hops,
     FrameKind.WATERMARK: _read_watermark,
+    FrameKind.SPLITS: _read_splits,
     FrameKind.CREDIT: _read_credit,
     FrameKind.END: _read_nothing,
     FrameKind.CLOSE: _read_nothing,

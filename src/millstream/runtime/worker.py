@@ -2,18 +2,22 @@
 
 It hosts one task of every stage, speaks to the coordinator and to the other workers
 through its network, and never blocks except inside ``network.poll``.  It does not know
-whether it runs on Spark, in a plain process or in the simulator.
+whether it runs on Spark, in a plain process or in the simulator.  A dial that fails is
+tried again for a while (`protocol.dialing`): strangers may crowd the listener.
 """
 
 from __future__ import annotations
 
+import logging
 import pickle
+from contextlib import suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError, TransportError
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
 from millstream.protocol.barrier import barrier_from_wire
+from millstream.protocol.dialing import Dialing
 from millstream.protocol.frames import ELEMENTS, Frame, FrameKind
 from millstream.protocol.ids import COORDINATOR, ChannelId, Epoch, Generation, PeerId
 from millstream.protocol.messages import (
@@ -39,7 +43,7 @@ from millstream.protocol.routing import shard_range
 from millstream.runtime.assembly import Assembly, Beginning, assemble
 from millstream.runtime.report import failure_report
 from millstream.runtime.restoring import Restoration, beginning_of
-from millstream.runtime.sealing import Sealer
+from millstream.runtime.sealing import Sealer, SealFailed
 from millstream.runtime.timers import Timers
 from millstream.state.layout import NOTHING, ManifestId
 
@@ -47,12 +51,14 @@ if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.ports import Address, Background, Clock, Network, NetworkEvent
     from millstream.runtime.deployment import Deployment
-    from millstream.runtime.task import Task, TaskCut
+    from millstream.runtime.task import Task
+    from millstream.runtime.task_cut import TaskCut
     from millstream.state.base import ShardRange
     from millstream.state.store import SnapshotStore
 
 __all__ = ["Worker", "WorkerPhase"]
 
+_LOG = logging.getLogger("millstream.worker")
 _NO_GENERATION = Generation(0)
 _NO_CHANNEL = ChannelId(0)
 _SEALING_WAIT_S = 0.002
@@ -113,16 +119,20 @@ class Worker:
         #: Peers with a connection; one may dial before our own `Deploy` has come.
         self._connected: set[PeerId] = set()
         self._missing: set[PeerId] = set()
+        self._dialing = Dialing(id)
         self._placement: tuple[PeerId, ...] = ()
         self._store = store
         self._sealer = Sealer(id, store, background, deployment.run)
         self._restoration: Restoration | None = None
+        #: Bytes that were restored for this generation, and how long that took.
+        self._restored = (0, 0)
+        self._deployed_ns = 0
         self._ends_told = 0
         now_ns = clock.monotonic_ns()
         self._heard_ns = now_ns
         self._beat_ns = now_ns
         self._reported_ns = now_ns
-        network.connect(COORDINATOR, coordinator)
+        self._dial(COORDINATOR, coordinator, self._config.launch_timeout_ms)
 
     @property
     def is_over(self) -> bool:
@@ -146,6 +156,8 @@ class Worker:
         if self.phase is WorkerPhase.RUNNING:
             is_working |= self._run_tasks(now_ns)
         is_working |= self._tell_sealed()
+        for peer, address in self._dialing.due(now_ns):
+            self._network.connect(peer, address)
         self._keep_in_touch(now_ns)
         return is_working
 
@@ -153,11 +165,13 @@ class Worker:
         """Return how long nothing will be due; for a caller that may wait."""
         now_ns = self._clock.monotonic_ns()
         due_ns = self._beat_ns + self._config.heartbeat_ms * 1_000_000
+        times = [self._dialing.next_ns]
         if self.phase is WorkerPhase.RUNNING:
-            times = [task.idle_until_ns for task in self._made.tasks]
-            for time_ns in (self._timers.next_ns, *times):
-                if time_ns is not None:
-                    due_ns = min(due_ns, time_ns)
+            times += [task.idle_until_ns for task in self._made.tasks]
+            times.append(self._timers.next_ns)
+        for time_ns in times:
+            if time_ns is not None:
+                due_ns = min(due_ns, time_ns)
         wait_s = max(0.0, (due_ns - now_ns) / 1e9)
         return min(wait_s, _SEALING_WAIT_S) if self._sealer.is_busy else wait_s
 
@@ -176,8 +190,8 @@ class Worker:
                 self._handle_frame(peer, frame)
             case PeerConnected(peer):
                 self._handle_connected(peer)
-            case PeerLost(peer, reason):
-                self._handle_lost(peer, reason)
+            case PeerLost():
+                self._handle_lost(event)
 
     def _handle_frame(self, peer: PeerId, frame: Frame) -> None:
         if frame.kind is FrameKind.MESSAGE:
@@ -204,21 +218,34 @@ class Worker:
                 made.outputs[frame.channel].close()
 
     def _handle_connected(self, peer: PeerId) -> None:
+        self._dialing.succeed(peer)
         if peer == COORDINATOR:
+            self._heard_ns = self._clock.monotonic_ns()
             host, port = self._network.address
             self._tell(Register(self.id, host, port, self._pid))
         self._connected.add(peer)
         self._missing.discard(peer)
         self._become_ready()
 
-    def _handle_lost(self, peer: PeerId, reason: str) -> None:
-        if self.is_over:
+    def _handle_lost(self, event: PeerLost) -> None:
+        peer, reason = event.peer, event.reason
+        if self.is_over or self._is_dialed_again(event):
             return
         self._connected.discard(peer)
         if peer == COORDINATOR:
             self._leave(f"lost the coordinator: {reason}")
         elif self.phase is not WorkerPhase.FINISHED:
             self._tell(LinkLost(self.id, self._generation, peer, reason))
+
+    def _is_dialed_again(self, event: PeerLost) -> bool:
+        """Whether a peer could not be reached and there is time to try it again."""
+        peer, now_ns = event.peer, self._clock.monotonic_ns()
+        if peer not in self._dialing:
+            return False
+        if not self._dialing.fail(peer, now_ns, is_absent=event.is_absent):
+            return False
+        self._say(logging.DEBUG, f"dials peer {peer} again: {event.reason}")
+        return True
 
     def _handle_message(self, message: Message) -> None:
         self._heard_ns = self._clock.monotonic_ns()
@@ -267,6 +294,8 @@ class Worker:
         self._timers = Timers()
         self._ends_told = 0
         self._restoration = None
+        self._restored = (0, 0)
+        self._deployed_ns = self._clock.monotonic_ns()
         self._generation = Generation(message.generation)
         self._placement = tuple(PeerId(worker) for worker in message.placement)
         self.phase = WorkerPhase.CONNECTING
@@ -277,10 +306,21 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - a sink's open is user code
             self._fail(error)
             return
+        for former in self._dialing.keep({COORDINATOR, *members}):
+            self._network.disconnect(former)
         for worker, host, port in message.members:
             if worker > self.id and worker in self._missing:
-                self._network.connect(PeerId(worker), (host, port))
+                self._dial(PeerId(worker), (host, port), self._config.lease_ms)
         self._become_ready()
+
+    def _dial(self, peer: PeerId, address: Address, patience_ms: int) -> None:
+        """Connect to a peer, or go on trying to, for so long from now."""
+        deadline_ns = self._clock.monotonic_ns() + patience_ms * 1_000_000
+        if peer in self._dialing:
+            self._dialing.extend(peer, deadline_ns)
+            return
+        self._dialing.begin(peer, address, deadline_ns)
+        self._network.connect(peer, address)
 
     def _make_tasks(self, snapshot: ManifestId) -> None:
         deployment = self._deployment
@@ -316,6 +356,8 @@ class Worker:
         assert self._restoration is not None
         try:
             if not self._restoration.step():
+                took_ns = self._clock.monotonic_ns() - self._deployed_ns
+                self._restored = (self._restoration.read_bytes, took_ns)
                 self._restoration = None
                 self._become_ready()
         except Exception as error:  # noqa: BLE001 - a user's state may refuse
@@ -336,7 +378,11 @@ class Worker:
         """Tell the coordinator what has been stored for this generation."""
         reports = self._sealer.poll()
         for report in reports:
-            if report.generation == self._generation:
+            if report.generation != self._generation:
+                continue
+            if isinstance(report, SealFailed):
+                self._fail(report.error)
+            else:
                 self._tell(report)
                 self._ends_told += isinstance(report, Ended)
         is_over = self._ends_told == len(self._made.tasks)
@@ -350,14 +396,20 @@ class Worker:
         is_set_up = not self._missing and self._restoration is None
         if self.phase is WorkerPhase.CONNECTING and is_set_up:
             self.phase = WorkerPhase.WAITING
-            self._tell(Ready(self.id, self._generation))
+            size, took_ns = self._restored
+            self._say(
+                logging.DEBUG,
+                f"generation {self._generation} has {len(self._made.tasks)} tasks here, "
+                f"{size:,} bytes restored in {took_ns / 1e9:.3f} s",
+            )
+            self._tell(Ready(self.id, self._generation, size, took_ns))
 
     def _run_tasks(self, now_ns: int) -> bool:
-        self._timers.fire(now_ns)
         backlog = self._network.backlog(COORDINATOR)
         is_held = backlog > self._config.result_backlog_bytes
         is_working = False
         try:
+            self._timers.fire(now_ns)
             for task in self._made.tasks:
                 is_working |= task.run(now_ns, is_held=is_held)
                 now_ns = self._clock.monotonic_ns()
@@ -380,17 +432,25 @@ class Worker:
             self._emit(sink, task, epoch, rows[middle:])
 
     def _fail(self, error: BaseException) -> None:
+        """Tell the coordinator first: what closing raises then is no cause."""
         self.phase = WorkerPhase.FAILED
-        self._close_tasks()
+        self._say(logging.DEBUG, f"{type(error).__name__}: {error}", error)
         index = self._placement.index(self.id) if self.id in self._placement else -1
         self._tell(failure_report(error, self.id, self._generation, index))
+        self._close_tasks()
 
     def _close_tasks(self) -> None:
+        """Close what has failed or is not wanted any more, whatever that raises.
+
+        A task that ends by itself closes itself; what that raises makes it fail.
+        """
         for task in self._made.tasks:
-            task.close()
+            with suppress(Exception):
+                task.close()
 
     def _leave(self, reason: str) -> None:
         self.reason = reason
+        self._say(logging.DEBUG, f"leaves: {reason or 'the job is complete'}")
         self._close_tasks()
         self.phase = WorkerPhase.OVER
 
@@ -404,7 +464,8 @@ class Worker:
         if now_ns - self._reported_ns >= self._config.progress_ms * 1_000_000:
             self._report(now_ns)
         silent_ns = now_ns - self._heard_ns
-        if silent_ns > self._config.lease_ms * 1_000_000:
+        is_met = COORDINATOR in self._connected
+        if is_met and silent_ns > self._config.lease_ms * 1_000_000:
             self._leave(f"the coordinator was silent for {silent_ns / 1e9:.1f} s")
 
     def _report(self, now_ns: int) -> None:
@@ -431,6 +492,10 @@ class Worker:
         )
         if stages:
             self._tell(Progress(self.id, self._generation, stages, rounds, times))
+
+    def _say(self, level: int, text: str, error: BaseException | None = None) -> None:
+        words = ("worker %s of %s: %s", self.id - 1, self._deployment.job, text)
+        _LOG.log(level, *words, exc_info=error)
 
     def _tell(self, message: Message) -> None:
         frame = Frame(FrameKind.MESSAGE, self._generation, _NO_CHANNEL, 0, message)

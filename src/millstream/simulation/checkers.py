@@ -274,13 +274,17 @@ def difference(found: dict[str, Rows], expected: dict[str, Rows]) -> str | None:
     >>> difference({"sink": [1, 2]}, {"sink": [2, 1]})
     >>> difference({"sink": [1, 1]}, {"sink": [1]})
     "sink 'sink' got 1 rows (1) too many and lacks none"
+    >>> difference({"sink": [(2, 5)]}, {"sink": []})
+    "sink 'sink' got 1 rows ((2, 5)) too many and lacks none"
     >>> difference({"sink": [0.1 + 0.2]}, {"sink": [0.3]})
     """
     for name, rows in expected.items():
-        has, wants = _counted(found.get(name, [])), _counted(rows)
-        more, less = has - wants, wants - has
+        has, wants = found.get(name, []), rows
+        counts, wanted = _counted(has), _counted(wants)
+        more, less = counts - wanted, wanted - counts
         if more or less:
-            return f"sink {name!r} got {_told(more)} too many and lacks {_told(less)}"
+            extra, missing = _told(more, has), _told(less, wants)
+            return f"sink {name!r} got {extra} too many and lacks {missing}"
     return None
 
 
@@ -305,6 +309,9 @@ def _token(row: object) -> object:
     return row
 
 
-def _told(counts: Counter[Any]) -> str:
-    samples = ", ".join(repr(row) for row in list(counts)[:_DIFFERENCES_SHOWN])
+def _told(counts: Counter[Any], rows: Rows) -> str:
+    """Say how many rows there are of these tokens, and show some of them."""
+    by_token = {_token(row): row for row in rows}
+    shown = [by_token[token] for token in list(counts)[:_DIFFERENCES_SHOWN]]
+    samples = ", ".join(map(repr, shown))
     return f"{counts.total()} rows ({samples})" if samples else "none"

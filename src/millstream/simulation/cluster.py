@@ -36,6 +36,7 @@ from millstream.simulation.options import FaultKind
 from millstream.simulation.seed import stream
 from millstream.simulation.site import Node, Site, ready_nodes
 from millstream.simulation.trace import Happening, Trace
+from millstream.simulation.upkeep import UpkeepChecker
 from millstream.state.settings import StateSettings
 from millstream.state.store import SnapshotStore
 
@@ -100,8 +101,13 @@ class Cluster:
             deployment, options, seed, lambda: self._epoch
         )
         self.disk = VirtualDisk(self.clock)
+        self._upkeep = UpkeepChecker(self.disk, options.deltas_max, self.problems)
         self.disk.watch = self._snapshots = SnapshotChecker(
-            self.disk, _KEY, self.problems
+            self.disk,
+            _KEY,
+            self.problems,
+            self._upkeep,
+            options.config.snapshots_retained,
         )
         self._turns = stream(seed, "turns")
         self._exit_delays = stream(seed, "exits")
@@ -151,6 +157,10 @@ class Cluster:
         """Return why the job did not succeed."""
         return self.refusal or self.coordinator.error()
 
+    def story(self) -> tuple[str, ...]:
+        """Return what all drivers decided, one after the other, in virtual time."""
+        return tuple(line for site in self.sites for line in site.story())
+
     # Starting
 
     def _start_driver(self) -> None:
@@ -181,7 +191,10 @@ class Cluster:
         deltas_max = self.options.deltas_max
         coordinator.keeper.ledger.compactions = Compactions(deltas_max)
         buffers = BufferChecker(deployment, self.problems)
-        site = Site(len(self.sites), deployment, network, coordinator, buffers)
+        site = Site(
+            len(self.sites), deployment, network, coordinator, buffers,
+            self.clock.now_ns,
+        )  # fmt: skip
         site.nodes[COORDINATOR] = Node(COORDINATOR, coordinator, background)
         self.sites.append(site)
         self.refusal = None
@@ -348,6 +361,7 @@ class Cluster:
             self._snapshots.observe(site.deployment.run, actor)
             node.wake_ns = now_ns + max(_SPIN_NS, int(actor.wait_s() * 1e9))
         else:
+            self._upkeep.look_at(actor)
             node.wake_ns = now_ns + _TICK_NS
         if actor.is_over:
             self._remove(site, node)

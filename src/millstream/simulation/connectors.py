@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from millstream.connectors.base import Sink, SinkWriter, Source, SourceReader, Split
+from millstream.connectors.base import (
+    Later,
+    Sink,
+    SinkWriter,
+    Source,
+    SourceReader,
+    Split,
+)
 from millstream.plan.nodes import ForEach, Read, Write
 from millstream.simulation.seed import stream
 from millstream.state.batches import as_rows
@@ -33,6 +41,7 @@ __all__ = ["RecordedOutput", "RecordingSink", "SteadySource", "stand_in"]
 Rows = list[Any]
 
 _ALL_ROWS = 1 << 30
+_HELD_EPOCHS = 2
 
 
 def stand_in(
@@ -47,7 +56,7 @@ def stand_in(
                 steady = SteadySource(source, options, seed, tide)
                 return replace(node, spec=Read(steady))
             case Write() | ForEach():
-                sinks[node.id] = RecordingSink()
+                sinks[node.id] = RecordingSink(is_keeping=isinstance(node.spec, Write))
                 return replace(node, spec=Write(sinks[node.id]))
         return node
 
@@ -180,17 +189,35 @@ class RecordedOutput:
 
 
 class _RecordingWriter(SinkWriter[Any]):
+    """Holds rows back at most cuts, and stages them later, as sinks of files do."""
+
     def __init__(self, sink: RecordingSink, task: int) -> None:
+        self.is_keeping = sink.is_keeping
         self._sink = sink
         self._task = task
         self._rows: Rows = []
+        self._is_rolling = False
 
     def write(self, rows: Rows) -> None:
         self._rows += as_rows(rows)
 
+    def roll(self) -> None:
+        self._is_rolling = True
+
     def seal(self, epoch: int) -> Any:
+        is_due = not self.is_keeping or self._is_rolling
+        is_due |= (epoch + self._task) % _HELD_EPOCHS == 0
+        self._is_rolling = False
+        if not is_due or not self._rows:
+            return None
         rows, self._rows = self._rows, []
-        return self._sink.stage(self._task, epoch, rows) if rows else None
+        return Later(partial(self._sink.stage, self._task, epoch, rows))
+
+    def kept(self) -> Rows:
+        return self._rows
+
+    def take_back(self, kept: list[Rows]) -> None:
+        self._rows = [row for rows in kept for row in rows]
 
 
 class RecordingSink(Sink[Any]):
@@ -198,18 +225,23 @@ class RecordingSink(Sink[Any]):
 
     Attributes
     ----------
+    is_keeping
+        Whether its writers hold rows back.
     commit_count
         How often the job said that everything was committed.
     problems
         What a sink must never be asked to do.
+    last_epoch
+        The newest that was committed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_keeping: bool = True) -> None:
+        self.is_keeping = is_keeping
         self.commit_count = 0
         self.problems: list[str] = []
         self._staged: dict[tuple[int, int, int], Rows] = {}
         self._committed: dict[tuple[int, int, int], int] = {}
-        self._last_epoch = 0
+        self.last_epoch = 0
 
     @property
     def rows(self) -> Rows:
@@ -229,15 +261,15 @@ class RecordingSink(Sink[Any]):
     def commit(self, job: str, epoch: int, transactions: list[Any]) -> None:  # noqa: ARG002
         """Make sealed rows count, and note what must not be."""
         for token in map(tuple, transactions):
-            if epoch < self._last_epoch and token not in self._committed:
-                last = self._last_epoch
+            if epoch < self.last_epoch and token not in self._committed:
+                last = self.last_epoch
                 self.problems.append(
                     f"{token} of epoch {epoch} came after epoch {last}"
                 )
             before = self._committed.setdefault(token, epoch)
             if before != epoch:
                 self.problems.append(f"{token} is in epochs {before} and {epoch}")
-        self._last_epoch = max(epoch, self._last_epoch)
+        self.last_epoch = max(epoch, self.last_epoch)
 
     def complete(self, job: str) -> None:  # noqa: ARG002 - one job
         """Count the completions."""

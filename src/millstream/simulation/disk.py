@@ -81,11 +81,11 @@ class VirtualDisk:
         if self.watch is not None:
             self.watch.published(name, data)
 
-    def read(self, name: str) -> bytes:
-        """Return all bytes of a file."""
+    def read(self, name: str, bytes_max: int | None = None) -> bytes:
+        """Return a file, or its beginning."""
         if name not in self.files:
             raise FileNotFoundError(name)
-        return self.files[name]
+        return self.files[name][:bytes_max]
 
     def names(self, folder: str) -> list[str]:
         """Return the names of all files below a folder."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from millstream.protocol.barrier import RoundEnd
 from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.loop_intake import LoopIntake
 from millstream.runtime.task import TaskPhase
+from millstream.runtime.task_cut import TaskCut
 from millstream.state.manifest import decoded_manifest
 from millstream.state.store import SnapshotStore
 
@@ -32,9 +34,11 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import ChannelId
     from millstream.runtime.assembly import Assembly
     from millstream.runtime.channels import InputChannel, OutputChannel
-    from millstream.runtime.task import Task, TaskCut
+    from millstream.runtime.task import Task
+    from millstream.runtime.task_cut import TaskCut
     from millstream.runtime.worker import Worker
     from millstream.simulation.disk import VirtualDisk
+    from millstream.simulation.upkeep import UpkeepChecker
     from millstream.state.manifest import FileRef, Manifest
 
 __all__ = ["SnapshotChecker"]
@@ -69,8 +73,17 @@ class _Generation:
 class SnapshotChecker:
     """Sees every cut, every manifest and every file that goes."""
 
-    def __init__(self, disk: VirtualDisk, key: bytes, problems: list[str]) -> None:
+    def __init__(
+        self,
+        disk: VirtualDisk,
+        key: bytes,
+        problems: list[str],
+        upkeep: UpkeepChecker,
+        retained: int,
+    ) -> None:
         self._disk = disk
+        self._retained = retained
+        self._upkeep = upkeep
         self._key = key
         self._problems = problems
         self._made: dict[tuple[str, int], Assembly] = {}
@@ -109,9 +122,6 @@ class SnapshotChecker:
             return dict(sent), {c.channel.id: c.rows_taken for c in read}
 
         def note(cut: TaskCut) -> _Cut:
-            seen.transactions.update(
-                (operator, cut.task, payload) for operator, payload in cut.transactions
-            )
             put, taken = at_cut.pop(cut.epoch, counted())
             taken |= looped.get(cut.epoch, {})
             for channel in _unheard(intake):
@@ -125,11 +135,11 @@ class SnapshotChecker:
 
         def cut_too(cut: TaskCut) -> None:
             seen.cuts[cut.epoch, own] = note(cut)
-            on_cut(cut)
+            on_cut(_noting_seals(cut, seen))
 
         def end_too(cut: TaskCut) -> None:
             seen.ends[own] = note(cut)
-            on_end(cut)
+            on_end(_noting_seals(cut, seen))
 
         if task.phase is TaskPhase.DRAINING:
             seen.ends[own] = _Cut(task.epoch, sent, {}, {})
@@ -144,7 +154,9 @@ class SnapshotChecker:
         """Check a manifest at the moment at which it appears."""
         if not name.startswith("manifests/"):
             return
-        manifest = self._manifests[name] = decoded_manifest(data, self._key)
+        manifest = self._manifests[name] = decoded_manifest(
+            data, self._key, lambda: SnapshotStore(self._disk, self._key).directory
+        )
         seen = self._generations[manifest.run, manifest.generation]
         found = [
             *self._missing_files(manifest),
@@ -154,6 +166,7 @@ class SnapshotChecker:
             *_torn_channels(manifest, seen),
         ]
         self._problems += [f"epoch {manifest.epoch}: {problem}" for problem in found]
+        self._upkeep.published(manifest, self._needed())
 
     def removed(self, name: str) -> None:
         """Check that nothing goes that may be needed."""
@@ -162,6 +175,12 @@ class SnapshotChecker:
             is_newest = name == each and self._history()[:1] == [name]
             if is_newest or (is_listed and each in self._history()):
                 self._problems.append(f"{name} was removed, and {each} needs it")
+
+    def _needed(self) -> set[str]:
+        """Return the names of the manifests that are to be kept, and of their files."""
+        kept = self._history()[: self._retained]
+        listed = [self._manifests[each].references() for each in kept]
+        return {*kept, *(ref.name for refs in listed for ref in refs)}
 
     def _history(self) -> list[str]:
         """Return the names of the manifests that may be restored, newest first."""
@@ -240,6 +259,19 @@ def _writers(inputs: list[InputChannel]) -> dict[ChannelId, _TaskId]:
     return {
         c.channel.id: (c.channel.edge.source, c.channel.source_index) for c in inputs
     }
+
+
+def _noting_seals(cut: TaskCut, seen: _Generation) -> TaskCut:
+    """Return the cut with seals that are noted when they are done."""
+
+    def noted(operator: str, seal: bytes | Callable[[], bytes | None]) -> bytes | None:
+        wire = seal() if callable(seal) else seal
+        if wire is not None:
+            seen.transactions.add((operator, cut.task, wire))
+        return wire
+
+    seals = tuple((name, partial(noted, name, seal)) for name, seal in cut.transactions)
+    return replace(cut, transactions=seals)
 
 
 def _foreign_parts(manifest: Manifest, seen: _Generation) -> Iterator[str]:

@@ -20,6 +20,8 @@ from millstream.errors import RemoteProtocolError
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
 from millstream.protocol.frames import ELEMENTS, FrameKind
 from millstream.protocol.ids import COORDINATOR
+from millstream.protocol.permits import permit
+from millstream.runtime.integrity import CHECKSUM
 from millstream.runtime.wire import FrameDecoder, FrameEncoder
 from millstream.simulation.trace import Happening
 
@@ -125,7 +127,7 @@ class SimulatedNetwork:
         self._flights: list[tuple[int, int, _Flight]] = []
         self._flight_count = 0
         self._clogs: dict[tuple[PeerId, PeerId], int] = {}
-        self._decoder = self._new_decoder()
+        self._receive_buffer = bytearray(_RECEIVE_BYTES)
 
     def join(self, peer: PeerId) -> SimulatedLink:
         """Return the network of a new peer."""
@@ -280,9 +282,8 @@ class SimulatedNetwork:
             self._trace.note(now_ns, Happening.DROPPED, target, source)
             return
         try:
-            (frame,) = self._decoder.feed(flight.data)
+            (frame,) = self._decoder(source, target).feed(flight.data)
         except RemoteProtocolError as error:
-            self._decoder = self._new_decoder()
             self._lose(link, connection, str(error))
             return
         detail = frame.sequence << 3 | frame.kind
@@ -313,7 +314,8 @@ class SimulatedNetwork:
             return
         target = self.links.get(connection.acceptor)
         if target is None:
-            event = PeerLost(connection.acceptor, "connection refused")
+            reason = "connection refused"
+            event = PeerLost(connection.acceptor, reason, is_absent=True)
             self._send_news(connection.dialer, event, connection)
             return
         self._establish(connection, target)
@@ -377,9 +379,11 @@ class SimulatedNetwork:
         if connection.other(source) == COORDINATOR and before - size <= limit < before:
             self.woken.add(source)
 
-    def _new_decoder(self) -> FrameDecoder:
+    def _decoder(self, source: PeerId, target: PeerId) -> FrameDecoder:
         return FrameDecoder(
-            bytearray(_RECEIVE_BYTES), self._options.config.frame_bytes_max
+            self._receive_buffer,
+            self._options.config.frame_bytes_max,
+            permit(target, source),
         )
 
 
@@ -408,7 +412,7 @@ class SimulatedLink:
         connection = self.peers.get(peer)
         if connection is None:
             return 0
-        data = b"".join(self._network.encoder.encode(frame))
+        data = b"".join(CHECKSUM.closed(*self._network.encoder.encode(frame)))
         self._network.dispatch(connection, self.own_id, frame, data)
         return frame.cost
 

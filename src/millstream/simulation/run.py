@@ -30,6 +30,8 @@ __all__ = ["SeedOutcome", "SimulationReport", "Simulator"]
 
 Rows = list[Any]
 
+_SHOWN_LINES = 15
+
 
 @dataclass(frozen=True, slots=True)
 class SeedOutcome:
@@ -46,7 +48,9 @@ class SeedOutcome:
     problems
         What should not have happened; empty if the run was good.
     story
-        The last events of a run that was not good.
+        What the job decided, in the words of `Job.story`, in seconds of virtual time.
+    trace
+        The last events of the simulator in a run that was not good.
     """
 
     seed: int
@@ -58,7 +62,8 @@ class SeedOutcome:
     turns: int
     faults: tuple[str, ...]
     problems: tuple[str, ...]
-    story: str = ""
+    story: tuple[str, ...] = ()
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class SimulationReport:
     Attributes
     ----------
     command
-        What reproduces the run of a seed, without the seed.
+        What reproduces the run of a seed, with ``{seed}`` in its place.
     """
 
     name: str
@@ -112,7 +117,9 @@ class SimulationReport:
             lines += [
                 f"  seed {failure.seed}: {problem}" for problem in failure.problems
             ]
-            lines.append(f"  reproduce: {self.command} --seed {failure.seed}")
+            lines.append("  what the job decided last, in virtual time:")
+            lines += [f"    {line}" for line in failure.story[-_SHOWN_LINES:]]
+            lines.append(f"  reproduce: {self.command.format(seed=failure.seed)}")
         return "\n".join(lines)
 
 
@@ -131,6 +138,8 @@ class Simulator:
     check
         Gets the rows of every sink by name and raises if they are wrong; without it
         they must be the rows of the reference, in any order.
+    is_failing
+        Whether a function of the flow raises; then it must do so in every run.
     """
 
     deploy: Callable[[Config, int], Deployment]
@@ -140,6 +149,7 @@ class Simulator:
     check: Callable[[dict[str, Rows]], object] | None = None
     cluster_class: type[Cluster] = Cluster
     is_keeping: bool = False
+    is_failing: bool = False
     _references: dict[int, Expectation] = field(default_factory=dict)
 
     def run(self, seed: int) -> SeedOutcome:
@@ -178,7 +188,10 @@ class Simulator:
             )
             raise UsageError(msg)
         error = cluster.error()
-        if error is not None and not isinstance(error, OperatorError):
+        if self.is_failing and error is None:
+            return Expectation(lambda _: "it should have raised, and did not")
+        is_expected = self.is_failing and isinstance(error, OperatorError)
+        if error is not None and not is_expected:
             problem = f"without any fault it ended with {type(error).__name__}: {error}"
             return Expectation(lambda _: problem)
         if self.check is not None:
@@ -227,5 +240,6 @@ def _summary(cluster: Cluster, seed: int, problems: list[str]) -> SeedOutcome:
         turns=cluster.turn_count,
         faults=tuple(fault.kind.value for fault in cluster.fired),
         problems=tuple(problems),
-        story=cluster.trace.story() if problems else "",
+        story=cluster.story(),
+        trace=cluster.trace.story() if problems else "",
     )

@@ -49,6 +49,8 @@ class Site:
 
     Attributes
     ----------
+    began_ns
+        When the driver was started.
     launches
         When which worker's process will be there.
     exit_notices
@@ -60,6 +62,7 @@ class Site:
     network: SimulatedNetwork
     coordinator: Coordinator
     buffers: BufferChecker
+    began_ns: int
     nodes: dict[PeerId, Node] = field(default_factory=dict)
     launches: list[tuple[int, PeerId]] = field(default_factory=list)
     exit_notices: list[tuple[int, PeerId, str]] = field(default_factory=list)
@@ -74,6 +77,13 @@ class Site:
         """The workers that are still there."""
         actors = {peer: node.actor for peer, node in self.nodes.items()}
         return {p: actor for p, actor in actors.items() if isinstance(actor, Worker)}
+
+    def story(self) -> list[str]:
+        """Return what the driver decided, in virtual time."""
+        told = self.coordinator.story
+        start = f"{self.began_ns / 1e9:10.3f} s  driver {self.number} is started"
+        offset_ns = told.began_ns - self.began_ns
+        return [start, *(each.line(offset_ns) for each in told.entries())]
 
     def times_ns(self) -> list[int]:
         """Return when something happens here next."""

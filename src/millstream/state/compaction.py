@@ -7,12 +7,13 @@ encoded is known by the module that registers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.errors import LocalProtocolError
 from millstream.state.base import Segment, SegmentKind
 from millstream.state.kept_batches import ANEW
-from millstream.state.row_codec import DELETED, decode_rows, sharded_segments
+from millstream.state.row_merging import merged_rows
+from millstream.state.turns import give_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,6 +62,7 @@ def compacted(
             if segment.shards[0] < shards[1] and shards[0] < segment.shards[1]:
                 group = (segment.operator, segment.task, segment.kind)
                 groups.setdefault(group, []).append(segment)
+        give_way()
     merging = Merging(shard_count, is_base=bool(refs) and refs[0].is_base)
     for group in sorted(groups):
         yield from merged(groups.pop(group), merging)
@@ -81,14 +83,7 @@ def register_merger(kind: SegmentKind, merger: Merger) -> None:
 
 
 def _merged_rows(segments: Sequence[Segment], merging: Merging) -> Iterator[Segment]:
-    rows: dict[Any, Any] = {}
-    for segment in segments:
-        rows.update(decode_rows(segment.payload))
-    if merging.is_base:
-        rows = {key: value for key, value in rows.items() if value is not DELETED}
-    operator, task = segments[0].operator, segments[0].task
-    keys, values = list(rows), list(rows.values())
-    return sharded_segments(operator, task, keys, values, merging.shard_count)
+    return merged_rows(segments, merging.shard_count, is_base=merging.is_base)
 
 
 def _newest(segments: Sequence[Segment], merging: Merging) -> list[Segment]:  # noqa: ARG001

@@ -19,24 +19,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
+from millstream.credentials import harmless, one_line, shown
 from millstream.errors import SnapshotError, UsageError
+from millstream.state.guard import read_private, read_regular, regular_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from millstream.ports import Files
-
-__all__ = ["TEMPORARY_SUFFIX", "Kernel", "LocalFiles", "RemoteFiles", "files_at"]
+__all__ = [
+    "TEMPORARY_SUFFIX",
+    "Kernel",
+    "LocalFiles",
+    "RemoteFiles",
+    "files_at",
+    "has_directories",
+    "refuse_strangers",
+]
 
 TEMPORARY_SUFFIX = ".tmp"
 """Ends the names of files that were being published; nothing reads them."""
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_EVERYBODY, _OWNER = 0o666, 0o600
+_OWNER, _OWNER_FOLDER = 0o600, 0o700
+"""What is stored is the user's data: nobody else may read it."""
+
+_OWN_NAMES = frozenset(
+    {
+        "claims", "control", "directory", "epochs", "key", "lock", "manifests", "newest",
+        "resumed",
+    }
+)  # fmt: skip
+_HARMLESS = frozenset({"lost+found"})
+_SHOWN_STRANGERS = 3
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 _KNOWN_FOLDERS_MAX = 64
 _BLOCK_BYTES = 8 * 1024 * 1024
+_WITHOUT_DIRECTORIES = frozenset(
+    {"abfs", "abfss", "adl", "az", "gcs", "gs", "oci", "oss", "s3", "s3a"}
+)
+"""Object stores: a directory is there when something is in it."""
 
 
 class Kernel(Protocol):
@@ -70,7 +92,7 @@ class Kernel(Protocol):
         """Take a name away."""
         ...
 
-    def mkdir(self, path: str, /) -> None:
+    def mkdir(self, path: str, mode: int = ..., /) -> None:
         """Make a directory."""
         ...
 
@@ -82,11 +104,13 @@ class Kernel(Protocol):
 class LocalFiles:
     """Files below a directory of this machine, or of one that is mounted.
 
+    Only their owner can read them, so driver and workers are one user.
+
     Parameters
     ----------
     root
         The directory; it is made with the first file.  It may be moved while nobody
-        uses it, as no file says where it lies.
+        uses it, as nothing depends on where it lies.
     kernel
         What carries out the changes.
 
@@ -113,34 +137,48 @@ class LocalFiles:
     def create(self, name: str, chunks: Iterable[bytes]) -> None:
         """Write a file that must not be there yet; it is durable when this returns."""
         path = self._path(name)
-        self._fill(path, chunks, _EVERYBODY)
+        self._fill(path, chunks)
         self._sync_folder(path.parent)
 
     def publish(self, name: str, data: bytes) -> None:
-        """Let a durable file appear as a whole or not at all, for its owner only."""
+        """Let a durable file appear as a whole or not at all."""
         path = self._path(name)
         token = secrets.token_hex(8)
         temporary = path.with_name(f"{path.name}.{token}{TEMPORARY_SUFFIX}")
         try:
-            self._fill(temporary, [data], _OWNER)
+            self._fill(temporary, [data])
             self._link(temporary, path)
         finally:
             with suppress(OSError):
                 self._kernel.unlink(str(temporary))
         self._sync_folder(path.parent)
 
-    def read(self, name: str) -> bytes:
-        """Return all bytes of a file; raises `FileNotFoundError`."""
-        return self._path(name).read_bytes()
+    def read(self, name: str, bytes_max: int | None = None) -> bytes:
+        """Return a file, or its beginning; raises `FileNotFoundError`.
+
+        A link, a pipe or a device is no file, nor is what lies behind a link.
+        """
+        path = self._plain(name)
+        if not self._is_inside(path):
+            raise FileNotFoundError(errno.ENOENT, "a link leads out", str(path))
+        return read_regular(path, bytes_max)
+
+    def read_private(self, name: str, bytes_max: int) -> bytes:
+        """Return the beginning of a file that must be this user's alone."""
+        return read_private(self._plain(name), bytes_max)
 
     def names(self, folder: str) -> list[str]:
         """Return the full names of all files below a folder, in order; none is fine."""
-        found = [
-            Path(place, name).relative_to(self.root).as_posix()
-            for place, _, names in os.walk(self._path(folder), onerror=_unless_gone)
-            for name in names
-        ]
-        return sorted(found)
+        place = self._plain(folder)
+        found = regular_files(place) if self._is_inside(place) else ()
+        return sorted(path.relative_to(self.root).as_posix() for path in found)
+
+    def top_names(self) -> list[str]:
+        """Return the names of all files and folders in the directory itself."""
+        try:
+            return os.listdir(self.root)  # noqa: PTH208 - names are enough
+        except FileNotFoundError:
+            return []
 
     def remove(self, name: str) -> None:
         """Remove a file, and its folder with the last one; none is fine."""
@@ -159,19 +197,29 @@ class LocalFiles:
 
     def _path(self, name: str) -> Path:
         """Return where a name lies, which is below the root whatever the name says."""
-        parts = name.split("/")
-        path = self.root.joinpath(*parts)
-        is_plain = not any(part in {"", ".", ".."} or "\0" in part for part in parts)
-        if not is_plain or not path.resolve().is_relative_to(self.root.resolve()):
-            msg = (
-                f"the name {name!r} leads out of the state directory {self.root}; "
-                "names are relative, and links that leave the directory are not followed"
-            )
-            raise SnapshotError(msg)
+        path = self._plain(name)
+        if not self._is_inside(path):
+            raise self._leads_out(name)
         return path
 
-    def _fill(self, path: Path, chunks: Iterable[bytes], mode: int) -> None:
-        fd = self._opened(path, mode)
+    def _plain(self, name: str) -> Path:
+        parts = name.split("/")
+        if any(part in {"", ".", ".."} or "\0" in part for part in parts):
+            raise self._leads_out(name)
+        return self.root.joinpath(*parts)
+
+    def _is_inside(self, path: Path) -> bool:
+        return path.resolve().is_relative_to(self.root.resolve())
+
+    def _leads_out(self, name: str) -> SnapshotError:
+        msg = (
+            f"the name {name!r} leads out of the state directory {self.root}; "
+            "names are relative, and links that leave the directory are not followed"
+        )
+        return SnapshotError(msg)
+
+    def _fill(self, path: Path, chunks: Iterable[bytes]) -> None:
+        fd = self._opened(path)
         try:
             for chunk in chunks:
                 self._write(fd, chunk)
@@ -189,14 +237,14 @@ class LocalFiles:
         while rest:
             rest = rest[self._kernel.write(fd, rest) :]
 
-    def _opened(self, path: Path, mode: int) -> int:
+    def _opened(self, path: Path) -> int:
         self._make_folder(path.parent)
         try:
-            return self._kernel.open(str(path), _NEW_FILE, mode)
+            return self._kernel.open(str(path), _NEW_FILE, _OWNER)
         except FileNotFoundError:  # somebody removed the folder while it was empty
             self._known.discard(path.parent)
         self._make_folder(path.parent)
-        return self._kernel.open(str(path), _NEW_FILE, mode)
+        return self._kernel.open(str(path), _NEW_FILE, _OWNER)
 
     def _make_folder(self, folder: Path) -> None:
         """Make a folder durable, whoever made it: that one may not have synced it yet."""
@@ -207,7 +255,10 @@ class LocalFiles:
             self._make_folder(folder.parent)
         is_new = True
         try:
-            self._kernel.mkdir(str(folder))
+            if folder.is_relative_to(self.root):
+                self._kernel.mkdir(str(folder), _OWNER_FOLDER)
+            else:
+                self._kernel.mkdir(str(folder))
         except FileExistsError:
             is_new = False
         if is_new or is_inside:
@@ -251,14 +302,14 @@ class RemoteFiles:
         self._root = root.rstrip("/")
 
     def __str__(self) -> str:
-        return self.url
+        return shown(self.url)
 
     def create(self, name: str, chunks: Iterable[bytes]) -> None:
         """Write a file that must not be there yet; it is durable when this returns."""
         path = self._path(name)
         with self._reaching(name):
             self._refuse_taken(path)
-            self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._make_folder(path)
             with self._system.open(path, "wb", block_size=_BLOCK_BYTES) as file:
                 for chunk in chunks:
                     file.write(chunk)
@@ -272,11 +323,11 @@ class RemoteFiles:
             else:
                 self._move_in(path, data)
 
-    def read(self, name: str) -> bytes:
-        """Return all bytes of a file; raises `FileNotFoundError`."""
+    def read(self, name: str, bytes_max: int | None = None) -> bytes:
+        """Return a file, or its beginning; raises `FileNotFoundError`."""
         path = self._path(name)
         with self._reaching(name):
-            return bytes(self._system.cat_file(path))
+            return bytes(self._system.cat_file(path))[:bytes_max]
 
     def names(self, folder: str) -> list[str]:
         """Return the full names of all files below a folder, in order; none is fine."""
@@ -289,6 +340,16 @@ class RemoteFiles:
                 return []
         return sorted(file.removeprefix(f"{self._root}/") for file in found)
 
+    def top_names(self) -> list[str]:
+        """Return the names of all files and folders at the URL itself."""
+        with self._reaching("what is there"):
+            self._system.invalidate_cache()
+            try:
+                found = self._system.ls(self._root, detail=False)
+            except FileNotFoundError:
+                return []
+        return [path.rstrip("/").rpartition("/")[2] for path in found]
+
     def remove(self, name: str) -> None:
         """Remove a file; one that is gone already is fine."""
         path = self._path(name)
@@ -297,7 +358,7 @@ class RemoteFiles:
 
     def _path(self, name: str) -> str:
         if any(part in {"", ".", ".."} for part in name.split("/")):
-            msg = f"the name {name!r} leads out of {self.url}; names are relative"
+            msg = f"the name {name!r} leads out of {self}; names are relative"
             raise SnapshotError(msg)
         return f"{self._root}/{name}"
 
@@ -316,9 +377,14 @@ class RemoteFiles:
             self._refuse_taken(path)
             raise
 
+    def _make_folder(self, path: str) -> None:
+        """Make the folder of a file, but no bucket: a typing mistake would cost money."""
+        if has_directories(self._system):
+            self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+
     def _move_in(self, path: str, data: bytes) -> None:
         self._refuse_taken(path)
-        self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self._make_folder(path)
         temporary = f"{path}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}"
         self._system.pipe_file(temporary, data)
         self._refuse_taken(path)
@@ -326,17 +392,20 @@ class RemoteFiles:
 
     @contextmanager
     def _reaching(self, name: str) -> Iterator[None]:
-        """Turn what the packages of stores raise into an `OSError`."""
+        """Turn what the packages of stores raise into an `OSError` without credentials."""
         try:
             yield
-        except OSError:
-            raise
         except Exception as error:
-            msg = f"cannot reach {name} in {self.url} ({type(error).__name__}: {error})"
-            raise OSError(msg) from error
+            cause = harmless(error, self.url)
+            if isinstance(error, OSError) and cause is not None:
+                raise
+            msg = f"cannot reach {name} in {self} ({one_line(error, self.url)})"
+            kinds = (FileNotFoundError, FileExistsError, PermissionError)
+            kind = next((kind for kind in kinds if isinstance(error, kind)), OSError)
+            raise kind(msg) from cause
 
 
-def files_at(place: str | os.PathLike[str]) -> Files:
+def files_at(place: str | os.PathLike[str]) -> LocalFiles | RemoteFiles:
     """Return the files below a path or a URL.
 
     Examples
@@ -355,6 +424,26 @@ def files_at(place: str | os.PathLike[str]) -> Files:
     return RemoteFiles(text)
 
 
+def refuse_strangers(files: LocalFiles | RemoteFiles, what: str) -> None:
+    """Refuse a directory that is neither new, nor empty, nor one of Millstream's.
+
+    Snapshots among files of somebody else would be read as input, or removed as output.
+    `what` says for what it is wanted.
+    """
+    names = [name for name in files.top_names() if not name.startswith(".")]
+    strange = sorted(set(names) - _OWN_NAMES - _HARMLESS)
+    if not strange or {"claims", "manifests"} & set(names):
+        return
+    more = len(strange) - _SHOWN_STRANGERS
+    shown = ", ".join(strange[:_SHOWN_STRANGERS])
+    msg = (
+        f"the directory {files} is not empty and holds no snapshots (it has {shown}"
+        f"{f' and {more} more' if more > 0 else ''}); name a new or an empty directory "
+        f"for {what}"
+    )
+    raise SnapshotError(msg)
+
+
 def _file_system(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - takes a while to load
@@ -362,11 +451,22 @@ def _file_system(url: str) -> tuple[Any, str]:
         system, root = url_to_fs(url)
     except (ImportError, ValueError) as error:
         msg = (
-            f"cannot open the state directory {url!r} ({error}); name a local path, or "
-            "install what fsspec needs for this URL where driver and workers run"
+            f"cannot open the state directory {shown(url)!r} ({one_line(error, url)}); "
+            "name a local path, or install what fsspec needs for this URL where driver "
+            "and workers run"
         )
-        raise UsageError(msg) from error
+        raise UsageError(msg) from harmless(error, url)
+    except Exception as error:  # noqa: BLE001 - of any package
+        msg = f"cannot reach {shown(url)} ({one_line(error, url)})"
+        raise OSError(msg) from harmless(error, url)
     return system, str(root)
+
+
+def has_directories(system: Any) -> bool:
+    """Whether a file system has folders, which must be there before their files are."""
+    protocol = system.protocol
+    protocols = (protocol,) if isinstance(protocol, str) else tuple(protocol)
+    return not _WITHOUT_DIRECTORIES.intersection(protocols)
 
 
 def _puts_exclusively(system: Any) -> bool:
@@ -378,9 +478,3 @@ def _puts_exclusively(system: Any) -> bool:
 
     is_own = type(system).pipe_file is not AbstractFileSystem.pipe_file
     return is_own and "mode" in inspect.signature(system.pipe_file).parameters
-
-
-def _unless_gone(error: OSError) -> None:
-    """Let nothing but a missing folder look like an empty one."""
-    if not isinstance(error, FileNotFoundError):
-        raise error

@@ -1,31 +1,88 @@
-"""The key under which manifests are authenticated.
+"""The key under which everything in a state directory is authenticated.
 
-It comes from the environment, or lies beside what it authenticates: then it protects
-from damage and mix-ups, and from people who can write to the directory but not read the
-key, as it is readable for its owner only.
+It is *given*, by the caller or in the environment, or lies in the directory that it
+authenticates.  Then it protects from damage and mix-ups, and from other people only as far
+as the file system keeps them from writing the directory: on a local disk that is looked at
+(`state.guard`), at a URL nobody can tell, so whoever can write there can run code in the
+job.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError, UsageError
+from millstream.state.files import LocalFiles, RemoteFiles
+from millstream.state.guard import check_root
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from millstream.ports import Files
 
-__all__ = ["KEY_NAME", "KEY_VARIABLE", "state_key", "stored_key"]
+    KeySource = bytes | Callable[[], bytes]
+
+__all__ = [
+    "KEY_BYTES",
+    "KEY_NAME",
+    "KEY_VARIABLE",
+    "given_key",
+    "state_key",
+    "stored_key",
+    "warn_unguarded",
+]
 
 KEY_NAME = "key"
 KEY_VARIABLE = "MILLSTREAM_STATE_KEY"
-_KEY_BYTES = 32
+KEY_BYTES = 32
+
+_log = logging.getLogger("millstream.state")
 
 
-def state_key(files: Files) -> bytes:
+def given_key(source: KeySource | None = None) -> bytes | None:
+    """Return the key that the caller has, or makes, or that the environment holds.
+
+    Examples
+    --------
+    >>> given_key(lambda: bytes(32)) == given_key(bytes(32)) == bytes(32)
+    True
+    """
+    try:
+        key = source() if callable(source) else source
+    except Exception as error:
+        msg = (
+            f"state_key raised {type(error).__name__}: {error}; it must return the key"
+        )
+        raise UsageError(msg) from error
+    if key is None:
+        text = os.environ.get(KEY_VARIABLE, "")
+        return _parsed(text) if text else None
+    if type(key) is not bytes or len(key) != KEY_BYTES:
+        size = f"{len(key)} bytes" if type(key) is bytes else type(key).__name__
+        msg = (
+            f"state_key must be {KEY_BYTES} bytes, or a function that returns them, got "
+            f"{size}; make them with `secrets.token_bytes({KEY_BYTES})` and keep them"
+        )
+        raise UsageError(msg)
+    return key
+
+
+def state_key(files: Files, given: bytes | None = None) -> bytes:
     """Return the key of a state directory; make one if there is nothing to protect yet.
+
+    Parameters
+    ----------
+    given
+        See `given_key`.
+
+    Raises
+    ------
+    SnapshotError
+        If others may have written the directory and no key is given.
 
     Examples
     --------
@@ -35,7 +92,10 @@ def state_key(files: Files) -> bytes:
     >>> state_key(files) == state_key(files)
     True
     """
-    key = stored_key(files)
+    given = given or given_key()
+    if given is not None:
+        return given
+    key = _found(files, tightens=True)
     if key is not None:
         return key
     if files.names("manifests"):
@@ -45,19 +105,28 @@ def state_key(files: Files) -> bytes:
         )
         raise SnapshotError(msg)
     with suppress(FileExistsError):  # another driver was first
-        files.publish(KEY_NAME, secrets.token_bytes(_KEY_BYTES))
-    return _read(files)
+        files.publish(KEY_NAME, secrets.token_bytes(KEY_BYTES))
+    key = _found(files, tightens=True)
+    if key is None:
+        msg = f"the file `{KEY_NAME}` in {files} is gone as soon as it is written"
+        raise SnapshotError(msg)
+    return key
 
 
-def stored_key(files: Files) -> bytes | None:
-    """Return the key of a state directory, or None if it has none."""
-    text = os.environ.get(KEY_VARIABLE, "")
-    if text:
-        return _parsed(text)
-    try:
-        return _read(files)
-    except FileNotFoundError:
-        return None
+def stored_key(files: Files, given: bytes | None = None) -> bytes | None:
+    """Return the key of a state directory, or None if it has none; changes nothing."""
+    given = given or given_key()
+    return _found(files, tightens=False) if given is None else given
+
+
+def warn_unguarded(files: Files, given: bytes | None = None) -> None:
+    """Say in the log that a key lies where nobody can tell who could have put it."""
+    if isinstance(files, RemoteFiles) and (given or given_key()) is None:
+        _log.warning(
+            "the key of %s lies in it, so whoever can write there can run code in this "
+            "job; set %s or pass state_key=",
+            files, KEY_VARIABLE,
+        )  # fmt: skip
 
 
 def _parsed(text: str) -> bytes:
@@ -65,21 +134,29 @@ def _parsed(text: str) -> bytes:
         key = bytes.fromhex(text)
     except ValueError:
         key = b""
-    if len(key) != _KEY_BYTES:
+    if len(key) != KEY_BYTES:
         msg = (
-            f"{KEY_VARIABLE} must be {2 * _KEY_BYTES} hexadecimal digits, got "
-            f"{len(text)} characters; make one with `openssl rand -hex {_KEY_BYTES}`"
+            f"{KEY_VARIABLE} must be {2 * KEY_BYTES} hexadecimal digits, got "
+            f"{len(text)} characters; make one with `openssl rand -hex {KEY_BYTES}`"
         )
         raise UsageError(msg)
     return key
 
 
-def _read(files: Files) -> bytes:
-    key = files.read(KEY_NAME)
-    if len(key) != _KEY_BYTES:
+def _found(files: Files, *, tightens: bool) -> bytes | None:
+    try:
+        if isinstance(files, LocalFiles):
+            check_root(files.root, tightens=tightens)
+            key = files.read_private(KEY_NAME, KEY_BYTES + 1)
+        else:
+            key = files.read(KEY_NAME, KEY_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    if len(key) != KEY_BYTES:
+        size = len(key) if len(key) <= KEY_BYTES else f"more than {KEY_BYTES}"
         msg = (
-            f"the file `{KEY_NAME}` in {files} has {len(key)} bytes instead of "
-            f"{_KEY_BYTES}; put back the one that the snapshots were written under"
+            f"the file `{KEY_NAME}` in {files} has {size} bytes instead of "
+            f"{KEY_BYTES}; put back the one that the snapshots were written under"
         )
         raise SnapshotError(msg)
     return key

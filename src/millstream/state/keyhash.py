@@ -5,7 +5,8 @@ Three promises hold together:
 - *stable*: the hash of a key depends on nothing but the key and `KEY_HASH_VERSION`;
   not on the process, its hash seed, the Python version or the machine;
 - *consistent with* ``==``: keys that Python calls equal (``1 == 1.0``, a named tuple
-  and a tuple, one instant in two time zones) hash equal, as a dict of state needs;
+  and a tuple, one instant in two time zones) hash equal, as a dict of state needs; a
+  class that says itself what is equal must also say by what (`OWN_KEY`);
 - *even*: keys in sequence spread over shards and over ranges of shards.
 
 Nothing here knows which worker owns a shard.  A change of any hash is a new
@@ -28,12 +29,22 @@ from uuid import UUID
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["KEY_HASH_VERSION", "key_hash", "shard_of", "shards_of"]
+__all__ = [
+    "KEY_HASH_VERSION",
+    "OWN_KEY",
+    "check_keys",
+    "key_hash",
+    "shard_of",
+    "shards_of",
+]
+
+OWN_KEY = "__millstream_key__"
+"""The method of a class with an equality of its own that returns what keys are equal by."""
 
 KEY_HASH_VERSION = 1
 """Recorded with stored state; state of another version must be hashed anew."""
@@ -59,6 +70,8 @@ _ENUM = 0x4D53_000C
 _RECORD = 0x4D53_000D
 _NONE = 0x4D53_000E
 _NAN = 0x4D53_000F
+_NANO = 0x4D53_0010
+_NAT = 0x4D53_0011
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -92,10 +105,21 @@ def key_hash(key: object) -> int:
     elif kind is tuple:
         folded = _of_tuple(key)  # type: ignore[arg-type]
     else:
-        folded = _folded(key)
+        folded = _HASHES[kind](key)
     mixed = ((folded ^ folded >> 16) * _GOLDEN) & _MASK
     mixed = ((mixed ^ mixed >> 15) * _EULER) & _MASK
     return mixed ^ mixed >> 16
+
+
+def check_keys(keys: list[Any]) -> None:
+    """Refuse the first one that cannot be a key.
+
+    `operators.failure` finds out which one it was by ``keys_iterator``.
+    """
+    keys_iterator = iter(keys)
+    for key in keys_iterator:
+        key_hash(key)
+        hash(key)
 
 
 def shard_of(key: object, shard_count: int) -> int:
@@ -145,20 +169,86 @@ def _folded_alike(keys: list[Any]) -> npt.NDArray[np.int64] | None:
     return None
 
 
+def _hash_of(kind: type) -> Callable[[Any], int]:
+    """Return what gives 32 bits of a key of a type, not yet mixed.
+
+    A type is looked at once: subclasses go with the type they equal, and one with an
+    equality of its own must say what its keys are equal by.
+    """
+    if hasattr(kind, OWN_KEY):
+        return _of_own
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and issubclass(kind, numpy.generic):
+        return _of_numpy_scalar
+    package = kind.__module__.partition(".")[0]
+    if package == "pandas" and kind.__name__ in _OF_PANDAS:
+        return _OF_PANDAS[kind.__name__]
+    base = next((each for each in kind.__mro__ if each in _folded.registry), object)
+    if base is object and dataclasses.is_dataclass(kind):
+        is_own, of_kind = not _has_made_eq(kind), _of_record
+    else:
+        is_own, of_kind = not _is_equal_as(kind, base), _folded.dispatch(kind)
+    return _refuse_own if is_own else of_kind
+
+
+class _Hashes(dict[type, "Callable[[Any], int]"]):
+    """Remembers how keys of every type seen are hashed."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], int]:
+        made = self[kind] = _hash_of(kind)
+        return made
+
+
+_HASHES = _Hashes()
+
+
+def _is_equal_as(kind: type, base: type) -> bool:
+    """Whether a type inherits what its values are equal to, and their hash."""
+    return base is object or (
+        kind.__eq__ is base.__eq__ and kind.__hash__ is base.__hash__
+    )
+
+
+def _has_made_eq(kind: type) -> bool:
+    """Whether `__eq__` is the one that `dataclass` makes of the fields."""
+    fields = [
+        (f.name, object, dataclasses.field(compare=f.compare))
+        for f in dataclasses.fields(kind)
+    ]
+    made: Any = dataclasses.make_dataclass("made", fields, frozen=True)
+    own = getattr(kind.__eq__, "__code__", made.__eq__.__code__)
+    return (own.co_code, own.co_names) == (
+        made.__eq__.__code__.co_code,
+        made.__eq__.__code__.co_names,
+    )
+
+
+def _of_own(key: Any) -> int:
+    if isinstance(key, type):
+        raise _refusal(key)
+    value = getattr(key, OWN_KEY)()
+    return _HASHES[type(value)](value)
+
+
+def _refuse_own(key: object) -> int:
+    raise _refusal(
+        key,
+        f"it has an __eq__ or __hash__ of its own, so define {OWN_KEY}() to return "
+        "the plain value that equal keys have in common",
+    )
+
+
+def _of_record(key: Any) -> int:
+    parameters = key.__dataclass_params__
+    if parameters.frozen and parameters.eq:
+        values = (getattr(key, f.name) for f in dataclasses.fields(key) if f.compare)
+        return _of_parts((type(key).__qualname__, *values), _RECORD)
+    raise _refusal(key, "declare the dataclass with frozen=True")
+
+
 @singledispatch
 def _folded(key: object) -> int:
-    """Return 32 bits, not yet mixed; subclasses go with the type they equal."""
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(key, numpy.generic):
-        return _of_numpy_scalar(key)
-    parameters = getattr(key, "__dataclass_params__", None)
-    if dataclasses.is_dataclass(key) and parameters and not isinstance(key, type):
-        if parameters.frozen and parameters.eq:
-            values = (
-                getattr(key, f.name) for f in dataclasses.fields(key) if f.compare
-            )
-            return _of_parts((type(key).__qualname__, *values), _RECORD)
-        raise _refusal(key, "declare the dataclass with frozen=True")
+    """Return 32 bits, not yet mixed."""
     raise _refusal(key)
 
 
@@ -271,9 +361,31 @@ def _of_parts(parts: Iterable[object], tag: int) -> int:
 def _of_numpy_scalar(key: object) -> int:
     item = key.item()  # type: ignore[attr-defined]  # numpy need not be installed
     # Equal datetime64 of different units give unequal items; longdouble gives itself.
-    if key.dtype.kind in "biufc" and type(item) is not type(key):  # type: ignore[attr-defined]
-        return _folded(item)
+    if key.dtype.kind in "biufcSU" and type(item) is not type(key):  # type: ignore[attr-defined]
+        return _HASHES[type(item)](item)
     raise _refusal(key, "convert it to a Python value with .item()")
+
+
+def _of_timestamp(key: Any) -> int:
+    # Equal to a datetime if that can say it, which knows no nanoseconds.
+    folded = _of_datetime(key.to_pydatetime(warn=False))
+    return _of_parts((folded, key.nanosecond), _NANO) if key.nanosecond else folded
+
+
+def _of_pandas_delta(key: Any) -> int:
+    folded = _of_timedelta(key.to_pytimedelta())
+    return _of_parts((folded, key.nanoseconds), _NANO) if key.nanoseconds else folded
+
+
+def _of_nat(_: object) -> int:
+    return _NAT
+
+
+_OF_PANDAS = {
+    "Timestamp": _of_timestamp,
+    "Timedelta": _of_pandas_delta,
+    "NaTType": _of_nat,
+}
 
 
 def _refusal(key: object, fix: str = "") -> TypeError:
@@ -281,5 +393,7 @@ def _refusal(key: object, fix: str = "") -> TypeError:
         "use None, a number, str, bytes, date, time, UUID, an Enum member, a frozen "
         "dataclass, or a tuple or frozenset of these"
     )
-    msg = f"a {type(key).__qualname__} cannot be a key; {advice}"
+    name = type(key).__qualname__
+    article = "an" if name[0] in "aeiouAEIOU" else "a"
+    msg = f"{article} {name} cannot be a key; {advice}"
     return TypeError(msg)

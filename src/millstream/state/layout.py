@@ -6,6 +6,7 @@
     claims/000002-00000007-000001         it went on from epoch 7 of claim 1
     epochs/00000008/<run>-<worker>-<stage>-<task>-<generation>.state
     manifests/00000008-000002.manifest    epoch 8, written under claim 2
+    newest/00000008-000002                epoch 8 of claim 2 was complete
 
 Two drivers may work on one directory for a while: one that was thought dead, and its
 successor.  The older one may still publish a manifest, after the successor has looked.
@@ -13,7 +14,8 @@ So epochs alone do not order manifests: a claim comes first, and of older claims
 what its driver went on from counts.  Everything else is a *fork*, which nobody may
 restore, because the sinks have seen the other history.
 
-Names are all that is looked at here; nothing reads a file.
+Names are all that is looked at here; nothing reads a file, so somebody else must say which
+names count.
 """
 
 from __future__ import annotations
@@ -36,13 +38,15 @@ __all__ = [
     "history",
     "origin_name",
     "parsed_listing",
+    "parsed_newest",
     "parsed_state_file",
     "state_name",
 ]
 
-_CLAIM = re.compile(r"claims/(\d{6,})")
-_ORIGIN = re.compile(r"claims/(\d{6,})-(\d{8,})-(\d{6,})")
-_MANIFEST = re.compile(r"manifests/(\d{8,})-(\d{6,})\.manifest")
+_CLAIM = re.compile(r"claims/(\d{6,15})")
+_ORIGIN = re.compile(r"claims/(\d{6,15})-(\d{8,15})-(\d{6,15})")
+_MANIFEST = re.compile(r"manifests/(\d{8,15})-(\d{6,15})\.manifest")
+_NEWEST = re.compile(r"newest/(\d{8,15})-(\d{6,15})")
 _STATE_FILE = re.compile(r"epochs/(\d{8,})/([A-Za-z0-9_]+)-[^/]+")
 _RUN = re.compile(r"[A-Za-z0-9_]+")
 
@@ -58,6 +62,11 @@ class ManifestId(NamedTuple):
         """Name of its file."""
         return f"manifests/{self.epoch:08d}-{self.claim:06d}.manifest"
 
+    @property
+    def newest_name(self) -> str:
+        """Name of the note that there was such a manifest."""
+        return f"newest/{self.epoch:08d}-{self.claim:06d}"
+
 
 NOTHING = ManifestId(0, 0)
 """Where the first driver of a job goes on from."""
@@ -71,11 +80,25 @@ class StateFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What the names in a directory say."""
+    """What the names in a directory say.
 
-    claim_max: int
-    origins: dict[int, ManifestId]
+    Attributes
+    ----------
+    claims
+        By number, the names that say that there was such a claim.
+    origins
+        By name: which claim went on from which manifest.
+    """
+
+    claims: dict[int, list[str]]
+    origins: dict[str, tuple[int, ManifestId]]
     manifests: frozenset[ManifestId]
+
+    @property
+    def claim_max(self) -> int:
+        """The highest claim that any name speaks of, whoever made it."""
+        claims = (*self.claims, *(each.claim for each in self.manifests))
+        return max(claims, default=0)
 
 
 def claim_name(claim: int) -> str:
@@ -140,21 +163,29 @@ def parsed_state_file(name: str) -> StateFile | None:
     return StateFile(int(match[1]), match[2]) if match else None
 
 
+def parsed_newest(name: str) -> ManifestId | None:
+    """Return which manifest a note speaks of, or None if it is no such note."""
+    match = _NEWEST.fullmatch(name)
+    return ManifestId(int(match[2]), int(match[1])) if match else None
+
+
 def parsed_listing(claims: Iterable[str], manifests: Iterable[str]) -> Listing:
     """Return what the names below ``claims`` and ``manifests`` say."""
-    taken, origins = {0}, {}
+    taken: dict[int, list[str]] = {}
+    origins: dict[str, tuple[int, ManifestId]] = {}
     for name in claims:
-        if match := _ORIGIN.fullmatch(name):
-            origins[int(match[1])] = ManifestId(int(match[3]), int(match[2]))
-        if match := _CLAIM.fullmatch(name):
-            taken.add(int(match[1]))
+        match = _ORIGIN.fullmatch(name)
+        if match:
+            origins[name] = int(match[1]), ManifestId(int(match[3]), int(match[2]))
+        match = match or _CLAIM.fullmatch(name)
+        if match:
+            taken.setdefault(int(match[1]), []).append(name)
     found = frozenset(
         ManifestId(int(match[2]), int(match[1]))
         for name in manifests
         if (match := _MANIFEST.fullmatch(name))
     )
-    taken.update(origins, (manifest.claim for manifest in found))
-    return Listing(max(taken), origins, found)
+    return Listing(taken, origins, found)
 
 
 def history(

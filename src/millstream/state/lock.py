@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
@@ -15,9 +16,31 @@ from millstream.errors import SnapshotError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LOCK_NAME", "DirectoryLock"]
+__all__ = ["LOCK_NAME", "DirectoryLock", "is_locked"]
 
 LOCK_NAME = "lock"
+_PRIVATE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def is_locked(root: Path) -> bool:
+    """Return whether a driver holds the directory.
+
+    >>> import pathlib, tempfile
+    >>> directory = pathlib.Path(tempfile.mkdtemp())
+    >>> is_locked(directory)
+    False
+    """
+    try:
+        fd = os.open(root / LOCK_NAME, os.O_RDONLY | _PRIVATE)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 class DirectoryLock:
@@ -32,10 +55,8 @@ class DirectoryLock:
     """
 
     def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True, exist_ok=True)
-        path = root / LOCK_NAME
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(path, flags, 0o600)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._fd = _opened(root / LOCK_NAME)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -52,3 +73,20 @@ class DirectoryLock:
     def release(self) -> None:
         """Let others in."""
         os.close(self._fd)
+
+
+def _opened(path: Path) -> int:
+    """Return the file that is locked, and nothing else that lies there."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | _PRIVATE, 0o600)
+    except OSError as error:
+        msg = (
+            f"cannot open {path} ({error}), by which drivers keep off each other; remove "
+            "it if no job runs here, or name a directory that belongs to this user"
+        )
+        raise SnapshotError(msg) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        msg = f"{path} is no regular file, and it is what drivers lock; remove it"
+        raise SnapshotError(msg)
+    return fd

@@ -4,10 +4,11 @@ A manifest is the list of everything that an epoch needs.  Its bytes are a heade
 msgpack body in one canonical form, and an HMAC of both under the key of the state
 directory::
 
-    "MSMF" format:u16  body bytes:u64  body  hmac:32 bytes
+    "MSMF" format:u16  bytes:u64  id of the directory:16 bytes  body  hmac:32 bytes
 
-They are read in this order: length, magic, HMAC, and only then the body, which must
-have every field, of its type, and be byte for byte what encoding it again gives.
+where `bytes` counts the id and the body.  They are read in this order: length, magic,
+HMAC, format, id, and only then the body, which must have every field, of its type, and be
+byte for byte what encoding it again gives.
 Nothing here reads or writes files, or knows which of two manifests is newer.
 """
 
@@ -23,6 +24,7 @@ import msgpack
 
 from millstream.errors import SnapshotError
 from millstream.protocol.handshake import derive_key
+from millstream.state.notes import DIRECTORY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMAT",
     "FileRef",
+    "Fingerprints",
     "Manifest",
     "Offsets",
     "Transaction",
@@ -37,8 +40,11 @@ __all__ = [
     "encoded_manifest",
 ]
 
-FORMAT = 1
+FORMAT = 3
 """Version of manifests and of the layout of a state directory."""
+
+Fingerprints = dict[str, dict[str, tuple[str, ...]]]
+"""By operator, and by what is said about it: what stands under its name."""
 
 Offsets = dict[str, dict[str, tuple[int, bool]]]
 """By operator and split: the offset, and whether the split has been read to its end."""
@@ -104,10 +110,22 @@ class Manifest:
         Rows of `collect` up to this epoch.
     ended
         Stage and task of the tasks that had ended.
+    left
+        Of those, how many operators, from the first on, had ended only because nobody
+        read what they made.
+    ended_operators
+        Operators that had ended in all tasks, and whether any of these was left; for
+        another plan, or another number of tasks.
     operators
         Names of the operators that have state, also of those whose state is empty.
     created
         When it was made, in words for people; nothing depends on it.
+    flow
+        Name of the flow whose state it is.
+    sources
+        What the sources were asked to read, by operator; empty where nobody knows.
+    fingerprints
+        What the operators keep, whether or not they have kept something by now.
     """
 
     format: int
@@ -127,9 +145,19 @@ class Manifest:
     results: tuple[FileRef, ...]
     transactions: tuple[Transaction, ...]
     ended: tuple[tuple[int, int], ...]
+    left: tuple[tuple[int, int, int], ...]
+    ended_operators: tuple[tuple[str, bool], ...]
     operators: tuple[str, ...]
     duration_ms: int
     created: str
+    flow: str
+    sources: dict[str, str]
+    fingerprints: Fingerprints
+
+    @property
+    def finished_operators(self) -> frozenset[str]:
+        """Operators that had ended, and would give nothing more if they were read."""
+        return frozenset(n for n, was_left in self.ended_operators if not was_left)
 
     def references(self) -> tuple[FileRef, ...]:
         """Return all files that it lists."""
@@ -137,8 +165,15 @@ class Manifest:
         return (*self.files, *splits, *self.results)
 
 
-def encoded_manifest(manifest: Manifest, key: bytes) -> bytes:
-    """Return the bytes of a manifest; one that could not be read back is refused."""
+def encoded_manifest(manifest: Manifest, key: bytes, directory: bytes) -> bytes:
+    """Return the bytes of a manifest; one that could not be read back is refused.
+
+    Parameters
+    ----------
+    directory
+        Id of the state directory that it is for; it counts in no other.
+    """
+    assert len(directory) == DIRECTORY_BYTES, "the id of a directory"
     body = _packed(manifest)
     if _unpacked(body) != manifest:
         msg = (
@@ -146,30 +181,51 @@ def encoded_manifest(manifest: Manifest, key: bytes) -> bytes:
             "its sequences must be tuples"
         )
         raise SnapshotError(msg)
-    data = _START.pack(_MAGIC, manifest.format, len(body)) + body
+    size = DIRECTORY_BYTES + len(body)
+    data = _START.pack(_MAGIC, manifest.format, size) + directory + body
     return data + _proof(key, data)
 
 
-def decoded_manifest(data: bytes, key: bytes) -> Manifest:
-    """Return what the bytes say once they are known to be ours and whole."""
+def decoded_manifest(
+    data: bytes, key: bytes, directory: Callable[[], bytes]
+) -> Manifest:
+    """Return what the bytes say once they are known to be ours and whole.
+
+    Parameters
+    ----------
+    directory
+        Returns the id of the state directory that they lie in.
+    """
     if len(data) < _START.size + _PROOF_BYTES:
         msg = f"it is cut off: it has {len(data)} bytes"
         raise SnapshotError(msg)
-    magic, version, body_bytes = _START.unpack_from(data)
+    magic, version, size = _START.unpack_from(data)
     if magic != _MAGIC:
         msg = f"it is no manifest: it begins with {magic!r}"
         raise SnapshotError(msg)
-    if body_bytes != len(data) - _START.size - _PROOF_BYTES:
-        msg = f"it has {len(data)} bytes and announces a body of {body_bytes}"
+    if size != len(data) - _START.size - _PROOF_BYTES:
+        msg = f"it has {len(data)} bytes and announces a body of {size}"
         raise SnapshotError(msg)
     proof = data[-_PROOF_BYTES:]
     if not hmac.compare_digest(proof, _proof(key, data[:-_PROOF_BYTES])):
         msg = "it was changed after it was written, or written under another key"
         raise SnapshotError(msg)
     if version != FORMAT:
-        msg = f"it has format {version}, and this Millstream reads format {FORMAT}"
+        older = "an older" if version < FORMAT else "a newer"
+        msg = (
+            f"it was written by {older} Millstream, in format {version}, and this one "
+            f"reads format {FORMAT}; go on with the release that wrote it, or begin "
+            "with a new state directory"
+        )
         raise SnapshotError(msg)
-    return _unpacked(data[_START.size : -_PROOF_BYTES])
+    start = _START.size + DIRECTORY_BYTES
+    if data[_START.size : start] != directory():
+        msg = (
+            "it belongs to another state directory; copy directories as a whole, or "
+            "begin with that one by resume_from="
+        )
+        raise SnapshotError(msg)
+    return _unpacked(data[start:-_PROOF_BYTES])
 
 
 def _proof(key: bytes, data: bytes) -> bytes:
@@ -184,6 +240,11 @@ def _packed(manifest: Manifest) -> bytes:
     plain["offsets"] = {
         operator: dict(sorted(splits.items()))
         for operator, splits in sorted(manifest.offsets.items())
+    }
+    plain["sources"] = dict(sorted(manifest.sources.items()))
+    plain["fingerprints"] = {
+        operator: dict(sorted(said.items()))
+        for operator, said in sorted(manifest.fingerprints.items())
     }
     return bytes(msgpack.packb(plain))
 
@@ -227,9 +288,14 @@ def _checked(plain: Any) -> Manifest:
         results=_tuple(plain["results"], _file_ref),
         transactions=_tuple(plain["transactions"], _transaction),
         ended=_tuple(plain["ended"], _pair),
+        left=_tuple(plain["left"], _triple),
+        ended_operators=_tuple(plain["ended_operators"], _ended_operator),
         operators=_tuple(plain["operators"], _text),
         duration_ms=_count(plain["duration_ms"]),
         created=_text(plain["created"]),
+        flow=_text(plain["flow"]),
+        sources={_text(o): _text(s) for o, s in _of(dict, plain["sources"]).items()},
+        fingerprints=_fingerprints(plain["fingerprints"]),
     )
     used = [ref.name for ref in manifest.references()]
     if len(set(used)) != len(used):
@@ -262,6 +328,16 @@ def _offsets(plain: Any) -> Offsets:
     }
 
 
+def _fingerprints(plain: Any) -> Fingerprints:
+    return {
+        _text(operator): {
+            _text(name): _tuple(values, _text)
+            for name, values in _of(dict, said).items()
+        }
+        for operator, said in _of(dict, plain).items()
+    }
+
+
 def _transaction(plain: Any) -> Transaction:
     operator, task, sealed = plain
     return _text(operator), _count(task), _of(bytes, sealed)
@@ -270,6 +346,16 @@ def _transaction(plain: Any) -> Transaction:
 def _pair(plain: Any) -> tuple[int, int]:
     stage, task = plain
     return _count(stage), _count(task)
+
+
+def _triple(plain: Any) -> tuple[int, int, int]:
+    stage, task, count = plain
+    return _count(stage), _count(task), _count(count)
+
+
+def _ended_operator(plain: Any) -> tuple[str, bool]:
+    operator, was_left = plain
+    return _text(operator), _flag(was_left)
 
 
 def _tuple(plain: Any, item: Callable[[Any], T]) -> tuple[T, ...]:

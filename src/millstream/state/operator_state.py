@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from millstream.errors import SnapshotError
 
@@ -46,6 +46,9 @@ class OperatorState(ABC):
     >>> numbered.result()
     [(1, 'a'), (2, 'b'), (3, 'c')]
     """
+
+    #: By this the planner, which does not know this class, tells that state is kept.
+    is_remembering: ClassVar[bool] = True
 
     @abstractmethod
     def capture(self) -> Any:

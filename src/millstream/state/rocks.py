@@ -10,20 +10,30 @@ may be changed in place: a touched place is written when it leaves the dict and 
 cut.  What an iterator of RocksDB reads is what was there when it was made; so a capture
 is an iterator, made at the cut and read in the background.
 
-The database is scratch space: it is not synced, has no log, and goes with the table.
+The database is scratch space: it is not synced, has no log, and goes with the table, or
+with the next one on this machine if its process was killed (`state.scratch`).  All tables
+of a process share one limit for the memory of RocksDB itself.
 Nothing here knows operators, or where captures are stored.
 """
 
 from __future__ import annotations
 
+import functools
 import pickle
-import shutil
-import tempfile
 import weakref
 from collections.abc import ItemsView, MutableMapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocksdict import Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    Options,
+    Rdict,
+    WriteBatch,
+    WriteBufferManager,
+    WriteOptions,
+)
 
 from millstream.errors import SnapshotError
 from millstream.state.keyhash import key_hash
@@ -33,6 +43,7 @@ from millstream.state.row_codec import (
     segments_by_shard,
     unstorable,
 )
+from millstream.state.scratch import ScratchDirectory
 from millstream.state.table import apply_rows
 from millstream.state.touched import TouchedKeys
 
@@ -50,7 +61,8 @@ __all__ = ["RocksTable"]
 
 _PLACE_BYTES = 4
 _FIRST_PLACE, _AFTER_LAST_PLACE = b"\x00" * _PLACE_BYTES, b"\xff" * (_PLACE_BYTES + 1)
-_WRITE_BUFFER_BYTES = 16 << 20
+_MEMORY_BYTES = 64 << 20
+_WRITE_BUFFER_BYTES_MAX = 16 << 20
 _OPEN_FILES_MAX = 256
 
 
@@ -63,14 +75,20 @@ class RocksTable(MutableMapping[Any, Any]):
     ----------
     directory
         Where to make a directory of its own; None for the system's temporary one.
+    memory_bytes
+        What RocksDB may use for blocks and write buffers of all tables of this process.
     """
 
     def __init__(
-        self, shard_count: int, directory: str | None, cache_entries: int
+        self,
+        shard_count: int,
+        directory: str | None,
+        cache_entries: int,
+        memory_bytes: int = _MEMORY_BYTES,
     ) -> None:
         self._shard_count = shard_count
         self._cache_entries = cache_entries
-        self._database: _Database | None = _Database(directory)
+        self._database: _Database | None = _Database(directory, memory_bytes)
         self._touched = TouchedKeys()
         #: The entries of all fetched places.
         self._hot: Entries = {}
@@ -292,17 +310,15 @@ class _Database:
     A capture may outlive its table by as long as it takes to store it.
     """
 
-    def __init__(self, directory: str | None) -> None:
-        self.path = tempfile.mkdtemp(prefix="millstream-state-", dir=directory)
-        options = Options(raw_mode=True)
-        options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
-        options.set_max_open_files(_OPEN_FILES_MAX)
-        self._rocks = Rdict(self.path, options)
+    def __init__(self, directory: str | None, memory_bytes: int) -> None:
+        scratch = ScratchDirectory(directory)
+        self.path = scratch.path
+        self._rocks = Rdict(str(Path(self.path, "db")), _options(memory_bytes))
         self._no_log = WriteOptions()
         # The stub says it is a method.
         self._no_log.disable_wal = True  # type: ignore[method-assign, assignment]
         self._rocks.set_write_options(self._no_log)
-        weakref.finalize(self, _remove, self._rocks, self.path)
+        weakref.finalize(self, _remove, self._rocks, scratch)
 
     def get(self, place: bytes) -> Entries:
         data = self._rocks.get(place)
@@ -345,9 +361,32 @@ def _walk(cursor: RdictIter) -> Iterator[tuple[bytes, Entries]]:
     cursor.status()  # Raises where it ended for another reason than the end.
 
 
-def _remove(rocks: Rdict, path: str) -> None:
-    rocks.close()
-    shutil.rmtree(path, ignore_errors=True)
+def _options(memory_bytes: int) -> Options:
+    blocks, buffers = _shared(memory_bytes)
+    tables = BlockBasedOptions()
+    tables.set_block_cache(blocks)
+    tables.set_cache_index_and_filter_blocks(True)
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(tables)
+    options.set_write_buffer_manager(buffers)
+    options.set_write_buffer_size(min(_WRITE_BUFFER_BYTES_MAX, memory_bytes // 4))
+    options.set_max_open_files(_OPEN_FILES_MAX)
+    return options
+
+
+@functools.cache
+def _shared(memory_bytes: int) -> tuple[Cache, WriteBufferManager]:
+    """Return what all tables of this process share: write buffers count as blocks."""
+    blocks = Cache(memory_bytes)
+    made = WriteBufferManager.new_write_buffer_manager_with_cache
+    return blocks, made(memory_bytes // 2, allow_stall=False, cache=blocks)
+
+
+def _remove(rocks: Rdict, scratch: ScratchDirectory) -> None:
+    try:
+        rocks.close()
+    finally:
+        scratch.remove()
 
 
 def _place(key: object) -> bytes:

@@ -1,8 +1,9 @@
-"""How rows of state are stored: a pickled list of pairs of key and value, by shard.
+"""How rows of state are stored: keys and values, by shard.
 
-A pair whose value is `DELETED` says that the key is gone.  Payloads apply in order, the
-later one wins.  Payloads are unpickled here, so whoever hands one over must have
-checked that nobody else wrote it.
+Where all of them are plain scalars, a payload is a msgpack list of the keys and the values;
+else it is a pickled list of pairs.  The first byte tells which.  A pair whose value is
+`DELETED` says that the key is gone.  Payloads apply in order, the later one wins.  They are
+unpickled here, so whoever hands one over must have checked that nobody else wrote it.
 
 Nothing here knows tables, epochs or files.
 """
@@ -10,17 +11,23 @@ Nothing here knows tables, epochs or files.
 from __future__ import annotations
 
 import pickle
-from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
+
+import msgpack
 
 from millstream.errors import SnapshotError
 from millstream.state.base import Segment, SegmentKind
 from millstream.state.keyhash import shard_of, shards_of
+from millstream.state.turns import give_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    import numpy as np
+    import numpy.typing as npt
 
     from millstream.state.base import ShardRange
 
@@ -60,6 +67,12 @@ class _Deleted:
 DELETED = _Deleted()
 
 _SCALARS = frozenset({bool, bytes, complex, float, int, str, type(None), _Deleted})
+_PLAIN = frozenset({bool, bytes, float, int, str, type(None)})
+"""What msgpack gives back as it was; of these exactly, as it flattens subclasses."""
+
+_COLUMNS_START = 0x92
+"""What a msgpack list of two begins with; a pickle begins with 0x80."""
+
 _CONTAINERS = (tuple, frozenset)
 _COPIED = (list, set)
 
@@ -173,19 +186,39 @@ def _is_flat(items: Iterable[Any]) -> bool:
     return True
 
 
-def encode_rows(rows: list[Pair]) -> bytes:
-    """Return the payload of these pairs of key and value.
+def encode_rows(keys: list[Any], values: list[Any]) -> bytes:
+    """Return the payload of these keys and their values.
 
     Examples
     --------
-    >>> decode_rows(encode_rows([("a", 1), ("b", DELETED)]))
+    >>> decode_rows(encode_rows(["a", "b"], [1, DELETED]))
     [('a', 1), ('b', DELETED)]
     """
-    return pickle.dumps(rows, protocol=5)
+    plain = _plain_columns(keys, values)
+    return plain or pickle.dumps(list(zip(keys, values, strict=True)), protocol=5)
+
+
+def _encoded_pairs(rows: list[Pair]) -> bytes:
+    """Return the same payload of keys and values that come in pairs."""
+    values = [value for _, value in rows]
+    plain = None
+    if type(values[0]) in _PLAIN:
+        plain = _plain_columns([key for key, _ in rows], values)
+    return plain or pickle.dumps(rows, protocol=5)
+
+
+def _plain_columns(keys: list[Any], values: list[Any]) -> bytes | None:
+    if _PLAIN.issuperset(map(type, values)) and _PLAIN.issuperset(map(type, keys)):
+        # A text that is no Unicode, or a number beyond 64 bits, is for pickle.
+        with suppress(ValueError, OverflowError):
+            return bytes(msgpack.packb((keys, values)))
+    return None
 
 
 def decode_rows(payload: bytes) -> list[Pair]:
     """Return the pairs of a payload that was checked to be ours."""
+    if payload[0] == _COLUMNS_START:
+        return list(zip(*msgpack.unpackb(payload), strict=True))
     rows: list[Pair] = pickle.loads(payload)  # noqa: S301 - the store authenticated it
     return rows
 
@@ -215,13 +248,14 @@ def segments_by_shard(
     first = last = 0
 
     def made() -> Segment:
-        payload = encode_rows(group)
+        payload = _encoded_pairs(group)
         return Segment(operator, task, SegmentKind.ROWS, (first, last + 1), payload)
 
     for shard, row in rows:
         is_next = shard != last and len(group) >= SEGMENT_ROWS_MIN
         if is_next or len(group) >= SEGMENT_ROWS_MAX:
             yield made()
+            give_way()
             group = []
         if not group:
             first = shard
@@ -235,22 +269,36 @@ def sharded_segments(
     operator: str, task: int, keys: list[Any], values: Sequence[Any], shard_count: int
 ) -> Iterator[Segment]:
     """Yield the segments of these keys and values, which lie in no order."""
-    found = shards_of(keys, shard_count)
+    found = _shards_of_many(keys, shard_count)
     order = found.argsort(kind="stable")
-    places, shards = order.tolist(), found[order].tolist()
+    shards = found[order]
     start = 0
-    while start < len(places):
+    while start < len(keys):
         end = _segment_end(shards, start)
-        chosen = places[start:end]
-        group = list(map(keys.__getitem__, chosen)), map(values.__getitem__, chosen)
-        payload = encode_rows(list(zip(*group, strict=True)))
-        covered = (shards[start], shards[end - 1] + 1)
+        chosen = order[start:end].tolist()
+        payload = encode_rows(
+            list(map(keys.__getitem__, chosen)), list(map(values.__getitem__, chosen))
+        )
+        covered = (int(shards[start]), int(shards[end - 1]) + 1)
         yield Segment(operator, task, SegmentKind.ROWS, covered, payload)
+        give_way()
         start = end
 
 
-def _segment_end(shards: list[int], start: int) -> int:
+def _shards_of_many(keys: list[Any], shard_count: int) -> npt.NDArray[np.int64]:
+    """Return the shards of more keys than are hashed at once: that stops all threads."""
+    import numpy as np  # noqa: PLC0415 - a flow of rows needs it for this only
+
+    found = np.empty(len(keys), np.int64)
+    for start in range(0, len(keys), SEGMENT_ROWS_MAX):
+        some = keys[start : start + SEGMENT_ROWS_MAX]
+        found[start : start + len(some)] = shards_of(some, shard_count)
+        give_way()
+    return found
+
+
+def _segment_end(shards: npt.NDArray[np.int64], start: int) -> int:
     """Return where a segment ends that begins at `start`, in shards in order."""
     last = min(start + SEGMENT_ROWS_MIN, len(shards)) - 1
-    end = bisect_right(shards, shards[last], last)
+    end = int(shards.searchsorted(shards[last], side="right"))
     return min(end, start + SEGMENT_ROWS_MAX)

@@ -26,12 +26,15 @@ class StateSettings:
         Where RocksDB may make directories; None for the system's temporary one.
     cache_entries
         Entries of each table of RocksDB that are also kept in memory.
+    memory_bytes
+        What RocksDB may use for blocks and write buffers of all tables of a worker.
     """
 
     shard_count: int
     backend: Literal["memory", "rocksdb"] = "memory"
     directory: str | None = None
     cache_entries: int = 65_536
+    memory_bytes: int = 64 * 1024 * 1024
 
     def make_table(self) -> Table:
         """Return an empty table."""
@@ -46,4 +49,6 @@ class StateSettings:
                 "or use the backend 'memory'"
             )
             raise UsageError(msg) from error
-        return RocksTable(self.shard_count, self.directory, self.cache_entries)
+        return RocksTable(
+            self.shard_count, self.directory, self.cache_entries, self.memory_bytes
+        )

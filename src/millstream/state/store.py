@@ -12,10 +12,14 @@ higher claim; a successor takes its claim and then looks for manifests.  So eith
 successor sees the manifest, or the predecessor sees the claim and must not commit the
 epoch's transactions.
 
+Claims, and where they went on from, are notes (`state.notes`): a name alone says nothing,
+as anybody may have made it.  So is, after every manifest, that there was one: if it is gone
+and its note is not, somebody has removed it.
+
 Rules
 -----
-1. Nothing is parsed before it is verified: a manifest by its HMAC, a file by the length
-   and digest in its manifest.
+1. Nothing is parsed before it is verified: a manifest by its HMAC and the id of the
+   directory, a note likewise, a file by the length and digest in its manifest.
 2. What is missing or was changed is *damage*: an older epoch is used, and it is said.
    What cannot be read just now is an error, because it may be readable later.
 3. `write_state` and `write_manifest` raise `OSError` if nothing was published: the epoch
@@ -26,6 +30,7 @@ Nothing here knows operators, workers or clocks.
 
 from __future__ import annotations
 
+import logging
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -42,9 +47,11 @@ from millstream.state.layout import (
     history,
     origin_name,
     parsed_listing,
+    parsed_newest,
     parsed_state_file,
 )
 from millstream.state.manifest import decoded_manifest, encoded_manifest
+from millstream.state.notes import Notes
 from millstream.state.segments import decoded_segments, encoded_segments
 
 if TYPE_CHECKING:
@@ -61,6 +68,10 @@ __all__ = ["SnapshotStore"]
 GARBAGE_FILES_MAX = 1000
 """Files that one collection removes at most; the next one goes on."""
 
+_MANIFEST_BYTES_MAX = 1 << 30
+
+_log = logging.getLogger("millstream.state")
+
 
 class SnapshotStore:
     """The snapshots of one job.
@@ -72,6 +83,8 @@ class SnapshotStore:
     run
         Letters and digits that no other start of a driver has; files of this run that
         no manifest lists yet are not garbage.
+    place
+        Who works here and where, for whoever finds a copy of the directory.
 
     Attributes
     ----------
@@ -94,12 +107,21 @@ class SnapshotStore:
     """
 
     def __init__(
-        self, files: Files, key: bytes, *, job: str | None = None, run: str = ""
+        self,
+        files: Files,
+        key: bytes,
+        *,
+        job: str | None = None,
+        run: str = "",
+        place: str = "",
     ) -> None:
-        self.files = files
         self.damage: list[str] = []
         self.passed_over: list[tuple[ManifestId, Manifest | None]] = []
         self._key = key
+        self._place = place
+        self._notes = Notes(files, key)
+        #: Names of notes that were read and are ours; they never change.
+        self._proved: set[str] = set()
         self._job = job
         self._run = run
         self._claim: int | None = None
@@ -107,6 +129,15 @@ class SnapshotStore:
         self._last: ManifestId | None = None
         #: The same in full: the next one builds on it, whatever happens to its file.
         self._live: Manifest | None = None
+
+    @property
+    def files(self) -> Files:
+        """The directory."""
+        return self._notes.files
+
+    @files.setter
+    def files(self, files: Files) -> None:
+        self._notes.files = files
 
     # Who may write.
 
@@ -116,20 +147,36 @@ class SnapshotStore:
         One that is its driver takes the next claim, unless somebody else has.
         """
         self._refuse_foreign()
+        self._notes.make_directory()
         while True:
-            claim = self._listing().claim_max + 1
-            if self._claim is not None and claim > self._claim + 1:
+            listing = self._listing()
+            if self._claim is not None and self._is_taken_after(self._claim, listing):
                 raise self._superseded()
+            claim = listing.claim_max + 1
             try:
-                self.files.publish(claim_name(claim), (self._job or "").encode())
+                self._notes.publish(claim_name(claim), self._place.encode())
             except FileExistsError:
                 continue
             self._claim = claim
             return claim
 
     def is_current(self, claim: int) -> bool:
-        """Whether nobody has taken a higher claim."""
-        return self._listing().claim_max <= claim
+        """Whether nobody who has the key has taken a higher claim."""
+        return not self._is_taken_after(claim, self._listing())
+
+    def newest_claim(self) -> tuple[int, str]:
+        """Return the highest claim that somebody has taken, and his place; 0 if none."""
+        claims = self._listing().claims
+        for claim in sorted(claims, reverse=True):
+            place = self._notes.read(claim_name(claim))
+            if place is not None:
+                return claim, place.decode("utf-8", "replace")
+        return 0, ""
+
+    @property
+    def directory(self) -> bytes:
+        """The id of the directory; copies of it have the same."""
+        return self._notes.directory
 
     def adopt(self, manifest: Manifest | None) -> None:
         """Go on from this manifest, or from nothing: what others add to it is a fork.
@@ -139,7 +186,7 @@ class SnapshotStore:
         """
         claim = self._claimed()
         origin = NOTHING if manifest is None else _id(manifest)
-        self.files.publish(origin_name(claim, origin), b"")
+        self._notes.publish(origin_name(claim, origin), b"")
         self._refuse_superseded()
         self._last, self._live = origin, manifest
 
@@ -172,9 +219,18 @@ class SnapshotStore:
             msg = f"epoch {manifest.epoch} cannot follow epoch {last.epoch}"
             raise LocalProtocolError(msg)
         self._refuse_superseded()
-        self._publish(_id(manifest), encoded_manifest(manifest, self._key))
+        data = encoded_manifest(manifest, self._key, self.directory)
+        self._publish(_id(manifest), data)
         self._refuse_superseded()
         self._last, self._live = _id(manifest), manifest
+        self._note_newest(_id(manifest))
+
+    def _note_newest(self, manifest: ManifestId) -> None:
+        """Note that there was a manifest; if that fails, its loss would not be noticed."""
+        try:
+            self._notes.create(manifest.newest_name, b"")
+        except OSError as error:
+            _log.warning("cannot write %s (%s)", manifest.newest_name, error)
 
     def _publish(self, manifest: ManifestId, data: bytes) -> None:
         try:
@@ -202,14 +258,21 @@ class SnapshotStore:
     # Reading.
 
     def manifests(self) -> list[ManifestId]:
-        """Return the manifests of the job's history, newest first."""
+        """Return the manifests of the job's history, newest first.
+
+        The first is also there if somebody has removed it and left its note.
+        """
         listing = self._listing()
-        return history(listing.manifests, listing.origins)
+        lost = self._lost(listing.manifests)
+        origins = self._origins(listing, lost)
+        found = history(listing.manifests, origins)
+        newest = history(listing.manifests | lost, origins)[:1]
+        return found if newest == found[:1] else [*newest, *found]
 
     def forks(self) -> list[ManifestId]:
         """Return the manifests that superseded drivers added, which nobody may use."""
         listing = self._listing()
-        used = history(listing.manifests, listing.origins)
+        used = history(listing.manifests, self._origins(listing))
         return sorted(listing.manifests.difference(used))
 
     def newest(self) -> Manifest | None:
@@ -253,7 +316,7 @@ class SnapshotStore:
     def load(self, each: ManifestId) -> Manifest:
         """Return a manifest once it is verified; its files are not looked at."""
         try:
-            data = self._read(each.name)
+            data = self._read(each.name, _MANIFEST_BYTES_MAX)
         except FileNotFoundError:
             msg = f"epoch {each.epoch}: {each.name} is missing"
             raise SnapshotDamagedError(msg) from None
@@ -318,16 +381,38 @@ class SnapshotStore:
             for name in names
             if name not in listed and self._is_garbage(name, oldest_open)
         ]
-        for name in doomed[:GARBAGE_FILES_MAX]:
-            self.files.remove(name)
-        return min(len(doomed), GARBAGE_FILES_MAX)
+        doomed += self._old_notes()
+        return self._removed(doomed[:GARBAGE_FILES_MAX])
+
+    def _removed(self, names: list[str]) -> int:
+        """Remove files; one of somebody else that cannot be removed is in nobody's way."""
+        failures = []
+        for name in names:
+            try:
+                self.files.remove(name)
+            except (OSError, SnapshotError) as error:
+                failures.append((name, error))
+        if failures:
+            name, first = failures[0]
+            _log.warning(
+                "%d of %d old files in %s cannot be removed, the first is %s (%s)",
+                len(failures), len(names), self.files, name, first,
+            )  # fmt: skip
+        return len(names) - len(failures)
+
+    def _old_notes(self) -> list[str]:
+        """Return the notes about manifests before the one that we go on from."""
+        assert self._last is not None, "a driver has said where it goes on from"
+        notes = self.files.names("newest")
+        found = ((name, parsed_newest(name)) for name in notes)
+        return [name for name, each in found if each is not None and each < self._last]
 
     def _retained(
         self, listing: Listing, retain: int
     ) -> dict[ManifestId, Manifest | None]:
         """Return the newest manifests of the history, None for those that are damaged."""
         kept: dict[ManifestId, Manifest | None] = {}
-        for each in history(listing.manifests, listing.origins):
+        for each in history(listing.manifests, self._origins(listing)):
             try:
                 kept[each] = self.load(each)
             except SnapshotDamagedError:
@@ -358,6 +443,36 @@ class SnapshotStore:
         # Manifests first: a driver says where it goes on from before it writes one.
         manifests = self.files.names("manifests")
         return parsed_listing(self.files.names("claims"), manifests)
+
+    def _origins(
+        self, listing: Listing, lost: frozenset[ManifestId] = frozenset()
+    ) -> dict[int, ManifestId]:
+        """Return where claims went on from, as far as that says which manifests count."""
+        claims = [each.claim for each in listing.manifests | lost]
+        least = min(claims, default=0)
+        return {
+            claim: origin
+            for name, (claim, origin) in listing.origins.items()
+            if claims and claim >= least and self._is_proved(name)
+        }
+
+    def _lost(self, manifests: frozenset[ManifestId]) -> frozenset[ManifestId]:
+        """Return manifests that were there, by their notes, and are not."""
+        found = ((name, parsed_newest(name)) for name in self.files.names("newest"))
+        return frozenset(
+            each
+            for name, each in found
+            if each is not None and each not in manifests and self._is_proved(name)
+        )
+
+    def _is_proved(self, name: str) -> bool:
+        if name not in self._proved and self._notes.read(name) is not None:
+            self._proved.add(name)
+        return name in self._proved
+
+    def _is_taken_after(self, claim: int, listing: Listing) -> bool:
+        notes = (names for each, names in listing.claims.items() if each > claim)
+        return any(self._is_proved(name) for names in notes for name in names)
 
     def _claimed(self) -> int:
         if self._claim is None:
@@ -394,11 +509,11 @@ class SnapshotStore:
             raise SnapshotError(msg)
 
     def _decode(self, data: bytes) -> Manifest:
-        return decoded_manifest(data, self._key)
+        return decoded_manifest(data, self._key, lambda: self.directory)
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str, bytes_max: int) -> bytes:
         try:
-            return self.files.read(name)
+            return self.files.read(name, bytes_max)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -415,10 +530,12 @@ class SnapshotStore:
     def _verified(self, ref: FileRef) -> tuple[bytes, str]:
         """Return the bytes of a file, and what is wrong with them."""
         try:
-            data = self._read(ref.name)
+            data = self._read(ref.name, ref.length + 1)
         except FileNotFoundError:
             return b"", f"{ref.name} is missing"
-        if len(data) != ref.length:
+        if len(data) > ref.length:
+            return b"", f"{ref.name} has more bytes than {ref.length}"
+        if len(data) < ref.length:
             return b"", f"{ref.name} has {len(data)} bytes instead of {ref.length}"
         if sha256(data).hexdigest() != ref.sha256:
             return b"", f"{ref.name} was changed after it was written"

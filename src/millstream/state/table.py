@@ -10,8 +10,6 @@ Nothing here knows operators, files, or which task a shard belongs to.
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +21,7 @@ from millstream.state.row_codec import (
     sharded_segments,
 )
 from millstream.state.touched import TouchedKeys
+from millstream.state.turns import collecting_no_garbage
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterable, Iterator, Sequence
@@ -69,18 +68,6 @@ def apply_rows(entries: dict[Any, Any], rows: list[tuple[Any, Any]]) -> None:
     entries.update(rows)
     for key in [key for key, value in rows if value is DELETED]:
         entries.pop(key, None)
-
-
-@contextmanager
-def _collecting_no_garbage() -> Iterator[None]:
-    """Make many objects that stay; looking for garbage among them takes twice as long."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class MemoryTable:
@@ -145,7 +132,7 @@ class MemoryTable:
         else:
             keys = list(touched)
             values = list(map(self._entries.get, keys, repeat(DELETED)))
-        with _collecting_no_garbage():
+        with collecting_no_garbage():
             frozen = frozen_values(keys, values)
         return RowsCapture(keys, frozen, self._shard_count)
 
@@ -156,7 +143,7 @@ class MemoryTable:
     def restore(self, segments: Iterable[Segment], shards: ShardRange) -> None:
         """Take over the entries of these shards."""
         count = self._shard_count
-        with _collecting_no_garbage():
+        with collecting_no_garbage():
             for segment in segments:
                 apply_rows(self._entries, rows_within(segment, shards, count))
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskState"]
 
+_KINDS = (SegmentKind.TASK, SegmentKind.SHARED)
+"""Directories of before a value was shared have it as that of a task."""
+
 
 class TaskState:
     """Whatever an operator keeps, through two functions of the operator.
@@ -70,7 +73,7 @@ class TaskState:
         """Hand over the newest value of each former task."""
         newest: dict[int, bytes] = {}
         for segment in segments:
-            assert segment.kind is self._kind, f"segment of kind {segment.kind}"
+            assert segment.kind in _KINDS, f"segment of kind {segment.kind}"
             newest[segment.task] = segment.payload
         if newest:
             # The store has checked that the payloads are ours.

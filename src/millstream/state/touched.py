@@ -63,17 +63,21 @@ class TouchedKeys:
     def since(self, epoch: Epoch) -> set[Any] | None:
         """Return what was touched after `epoch`, up to the last cut; None if all keys.
 
-        Nobody changes the set afterwards.
+        Epochs between the two were abandoned: their keys belong to the last cut from now
+        on, so that a disk that stays full costs one set, however long that takes.  Nobody
+        changes the set afterwards.
         """
         assert epoch >= self._complete, (
             f"a delta since epoch {epoch} was asked for, but the keys touched up to "
             f"{self._complete} are forgotten"
         )
-        later = [keys for number, keys in self._by_epoch.items() if number > epoch]
-        if len(later) == 1:
-            return later[0]
-        sets = [keys for keys in later if keys is not None]
-        return set().union(*sets) if len(sets) == len(later) else None
+        later = [number for number in self._by_epoch if number > epoch]
+        if len(later) > 1:
+            found = [self._by_epoch.pop(number) for number in later]
+            sets = [keys for keys in found if keys is not None]
+            all_keys = set().union(*sets) if len(sets) == len(found) else None
+            self._by_epoch[later[-1]] = all_keys
+        return self._by_epoch[later[-1]] if later else set()
 
     def complete(self, epoch: Epoch) -> None:
         """Forget the keys of an epoch that is stored, and of those before it."""

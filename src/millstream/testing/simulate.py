@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.errors import UsageError
@@ -49,6 +48,7 @@ def simulate(
     faults: bool | Literal["all", "benign", "none"] = True,
     snapshots: bool = False,
     check: Callable[[dict[str, Rows]], object] | None = None,
+    fails: bool = False,
     on_failure: Literal["raise", "report"] = "raise",
     on_seed: Callable[[SeedOutcome], object] | None = None,
     **settings: Any,
@@ -84,6 +84,9 @@ def simulate(
     check
         Called with the rows of every sink by name instead of the comparison; raises
         if they are wrong.  For flows whose rows depend on the order of things.
+    fails
+        Whether a function of the flow raises, as it should; then every run must end with
+        its error.  Without it, a flow that fails without any fault fails in every seed.
     on_failure
         ``"raise"`` stops at the first bad seed, ``"report"`` goes on.
     on_seed
@@ -94,7 +97,7 @@ def simulate(
     Raises
     ------
     SimulationFailedError
-        If a run went wrong, with the command that reproduces it.
+        If a run went wrong, with the call that reproduces it.
 
     Examples
     --------
@@ -122,6 +125,7 @@ def simulate(
         workers,
         check,
         is_keeping=snapshots,
+        is_failing=fails,
     )
     outcomes: list[SeedOutcome] = []
     for number in _numbers(seeds, seed):
@@ -130,7 +134,8 @@ def simulate(
             on_seed(outcomes[-1])
         if outcomes[-1].problems and on_failure == "raise":
             break
-    command = _command(flow, workers, faults, is_keeping=snapshots)
+    given = {"workers": workers, "faults": _LEVELS[faults], "snapshots": snapshots}
+    command = _call(given | settings)
     report = SimulationReport(flow.name, command, tuple(outcomes))
     if on_failure == "raise" and not report.is_clean:
         raise SimulationFailedError(report)
@@ -143,14 +148,11 @@ def _numbers(seeds: int | Iterable[int], seed: int | None) -> Iterable[int]:
     return range(seeds) if isinstance(seeds, int) else seeds
 
 
-def _command(
-    flow: Flow, workers: int | None, faults: object, *, is_keeping: bool
-) -> str:
-    script = Path(flow.plan.nodes[0].location.file).name
-    command = f"millstream simulate {script}"
-    if workers is not None:
-        command += f" --workers {workers}"
-    if is_keeping:
-        command += " --snapshots"
-    level = _LEVELS[faults]
-    return command if level == "all" else f"{command} --faults {level}"
+def _call(given: dict[str, Any]) -> str:
+    """Return the call that repeats a seed: a flow of a test is found by nothing else."""
+    usual = {"workers": None, "faults": "all", "snapshots": False}
+    texts = [f"{k}={v!r}" for k, v in given.items() if k not in usual or usual[k] != v]
+    options = (
+        "".join(f", {text}" for text in texts).replace("{", "{{").replace("}", "}}")
+    )
+    return f"simulate(flow, seed={{seed}}{options})"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from pyspark.sql import SparkSession
 
 import millstream as ms
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
 
 
 def session(master: str, settings: dict[str, str]) -> SparkSession:
@@ -36,11 +39,30 @@ def first_of_a_stream(spark: SparkSession) -> int:
     return rows.result()["value"].n_unique()
 
 
+def refusal(spark: SparkSession) -> str:
+    """Return what is said where this Spark would not encrypt its connections."""
+    context = spark.sparkContext
+    told = context.getConf()
+
+    def without_encryption() -> SparkConf:
+        return told.set("spark.network.crypto.enabled", "false")
+
+    context.getConf = without_encryption  # type: ignore[method-assign]
+    try:
+        sums(spark, workers=2)
+    except ms.UsageError as error:
+        return str(error)
+    finally:
+        del context.getConf
+    return ""
+
+
 def main() -> None:
     _, master, host, settings = sys.argv
     secret: dict[str, str] = json.loads(settings)
     there = session(master, {**secret, "spark.driver.host": host})
-    answer: dict[str, Any] = {"cluster": sums(there, workers=2)}
+    answer: dict[str, Any] = {"refusal": refusal(there)}
+    answer["cluster"] = sums(there, workers=2)
     answer["stream"] = first_of_a_stream(there)
     there.stop()
     # In this order: a local master gives the whole JVM a secret of its own.

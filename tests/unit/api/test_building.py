@@ -37,7 +37,7 @@ GUARD = threading.Lock()
     ("function", "culprit"),
     [
         (Guarded(), "'guard' (a lock)"),
-        (Guarded().method, "'self' (a Guarded)"),
+        (Guarded().method, "'self' (a Guarded with a lock in it)"),
         (partial(with_keyword, guard=GUARD), "'guard' (a lock)"),
         (partial(with_keyword, GUARD), "'argument 0' (a lock)"),
         (lambda row, *, guard=GUARD: row, "'guard' (a lock)"),

@@ -708,3 +708,32 @@ def test_an_error_in_the_body_of_an_iteration_is_the_user_s_own() -> None:
 
     with pytest.raises(ValueError, match="no luck"):
         flow.from_iterable([1]).iterate(boom, max_rounds=2)
+
+
+EMPTY_ROUNDS: dict[str, Callable[[ms.Frame], ms.Frame]] = {
+    "the body leaves all out": lambda rows: rows.filter(pl.col("v") > 10),
+    "the body computes": lambda rows: rows.filter(pl.lit(value=False)).select(v="v"),
+    "the body maps": lambda rows: rows.filter(pl.col("v") > 10).map_batches(
+        lambda batch: batch, schema={"v": pl.Int64}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_ROUNDS)
+@pytest.mark.parametrize("values", [[], [1, 2]], ids=str)
+def test_update_gets_the_columns_also_of_a_round_without_rows(
+    name: str, values: list[int]
+) -> None:
+    """It may well add up a column that has nothing in it."""
+    flow = ms.Flow("empty")
+    rows = flow.from_frame(pl.DataFrame({"v": values}, schema={"v": pl.Int64}))
+    nothing: list[Any] = []
+    seen = rows.cycle(
+        nothing,
+        lambda given, _: EMPTY_ROUNDS[name](given),
+        update=lambda seen, made: [*seen, (dict(made.schema), made["v"].sum())],
+        max_rounds=2,
+    ).collect()
+    flow.run(on="local", workers=2)
+
+    assert seen.result() == [[({"v": pl.Int64}, 0)] * 2]

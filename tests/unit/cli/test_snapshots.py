@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from tests.snapshots import JOB, Driver
 
+import millstream as ms
 from millstream.cli.main import main
 from millstream.state.files import LocalFiles
 from millstream.state.key import KEY_VARIABLE, state_key
@@ -143,3 +145,34 @@ def test_missing_key_is_named(shell: Shell) -> None:
     ended = shell.type("verify")
     assert ended.code == 2
     assert f"set {KEY_VARIABLE}" in ended.err
+
+
+def test_list_shows_when_a_job_made_an_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the clock on the wall, whatever machine looks."""
+    flow = ms.Flow("dated")
+    flow.from_iterable([1]).collect()
+    flow.run(on="local", state=tmp_path)
+
+    with pytest.raises(SystemExit):
+        main(["snapshots", "list", str(tmp_path)])
+
+    (row,) = capsys.readouterr().out.splitlines()[1:]
+    assert re.search(r" ms +20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC$", row)
+
+
+def test_verify_misses_a_newest_manifest_that_somebody_removed(shell: Shell) -> None:
+    """What is left is whole, but it is not all there was."""
+    name = ManifestId(1, 3).name
+    (shell.directory / name).unlink()
+    ended = shell.type("verify")
+    assert (ended.code, ended.out) == (1, f"epoch 3: {name} is missing\n")
+
+
+def test_directory_that_others_can_write_is_not_read(shell: Shell) -> None:
+    """Its key may be anybody's, so that nothing in it would be verified."""
+    shell.directory.chmod(0o777)
+    ended = shell.type("verify")
+    assert ended.code != 0
+    assert "has the mode 0777" in ended.err

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from tests.examples import mostly_slow
 
 import millstream as ms
 from millstream.config import Config
@@ -98,7 +99,7 @@ def test_bad_rows_within_the_budget_are_left_out_and_kept_aside(
     assert all(aside.result()["cause"])
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
 @pytest.mark.parametrize("kind", GOOD)
 def test_bad_rows_of_a_file_that_many_tasks_read_come_once_with_their_lines(
     tmp_path: Path, kind: str, workers: int

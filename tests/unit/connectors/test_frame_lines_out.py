@@ -13,6 +13,7 @@ from polars.testing import assert_frame_equal
 import millstream as ms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 TYPED = pl.DataFrame(
@@ -168,3 +169,52 @@ def test_a_null_is_no_line_of_text(tmp_path: Path) -> None:
         flow.run(on="local", workers=1)
 
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("shape", ["plain", "list", "struct", "array", "deep"])
+def test_numbers_that_json_does_not_have_are_refused_as_for_rows(
+    tmp_path: Path, bad: float, shape: str
+) -> None:
+    """A null in their place would be another value, and nobody would know."""
+    good = 1.5
+    shapes: dict[str, Callable[[float], pl.Series]] = {
+        "plain": lambda x: pl.Series([good, None, x]),
+        "list": lambda x: pl.Series([[good], [], None, [x]]),
+        "struct": lambda x: pl.Series([{"a": good}, {"a": x}]),
+        "array": lambda x: pl.Series([[good], [x]], dtype=pl.Array(pl.Float32, 1)),
+        "deep": lambda x: pl.Series([[{"a": [good]}], [{"a": [x]}]]),
+    }
+    shaped = shapes[shape]
+    for name, value in (("fine", good), ("bad", bad)):
+        frame = pl.DataFrame({"x": shaped(value)})
+        flow = ms.Flow("json")
+        flow.from_frame(frame).write_jsonl(tmp_path / name)
+        if name == "fine":
+            flow.run(on="local")
+        else:
+            with pytest.raises(
+                ms.OperatorError, match="'x', which holds NaN or an inf"
+            ):
+                flow.run(on="local")
+
+    rows = ms.Flow("rows")
+    rows.from_iterable([{"x": bad}]).write_jsonl(tmp_path / "rows")
+    with pytest.raises(ms.OperatorError, match="finite float"):
+        rows.run(on="local")
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_json_does_not_have_are_malformed(
+    tmp_path: Path, text: str
+) -> None:
+    """What cannot be written cannot be read."""
+    (tmp_path / "a.jsonl").write_text(f'{{"x": 1.5}}\n{{"x": {text}}}\n')
+    flow = ms.Flow("json")
+    schema = {"x": pl.Float64}
+    frame = flow.read_jsonl(tmp_path / "a.jsonl", schema=schema, max_bad_rows=1)
+    rows, bad = frame.collect(), frame.bad_rows.collect()
+    flow.run(on="local")
+
+    assert rows.result()["x"].to_list() == [1.5]
+    assert bad.result()["line"].to_list() == [2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import millstream as ms
+from millstream.connectors.parquet import ParquetSink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,3 +176,20 @@ def test_what_parquet_cannot_hold_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ms.UsageError, match="write_parquet cannot write"):
         frame.write_parquet(tmp_path / "out", compression="none at all")
+
+
+def test_an_abandoned_part_is_left_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow would write a footer to the closed file when the writer is thrown away."""
+    complaints: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", complaints.append)
+    sink = ParquetSink(tmp_path / "out", TYPED.schema)
+    sink.prepare("job")
+    writer = sink.open("job", 0)
+    writer.write(TYPED)  # type: ignore[arg-type]  # a frame is a batch
+    writer.close()
+
+    del writer
+    gc.collect()
+    assert not complaints

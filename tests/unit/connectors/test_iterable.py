@@ -89,13 +89,11 @@ def test_what_cannot_be_read_at_all_is_refused(items: Any, message: str) -> None
         IterableSource(items)
 
 
-def test_a_set_is_read_in_the_order_it_had_when_the_flow_was_built() -> None:
-    """Another process would iterate the same set in another order."""
-    words = {"a", "b", "c", "d"}
-    source = IterableSource(words)
+def test_a_set_is_read_in_the_same_order_in_every_process() -> None:
+    """Another process iterates the same set in another order, and may go on with it."""
+    source = IterableSource({"d", "b", "c", "a"})
 
-    assert all_rows(opened(source)) == list(words)
-    assert isinstance(source._items, list)
+    assert all_rows(opened(source)) == ["a", "b", "c", "d"]
 
 
 def test_a_function_that_returns_no_iterable_is_named() -> None:
@@ -119,7 +117,7 @@ def test_an_endless_iterable_is_read_batch_by_batch() -> None:
     batches = [reader.read(64) or [] for _ in range(20)]
 
     assert list(chain(*batches)) == list(range(reader.offset))
-    assert len(batches[-1]) == 64
+    assert all(1 <= len(batch) <= 64 for batch in batches)
 
 
 def test_an_iterable_that_became_shorter_is_an_error_not_an_early_end() -> None:

@@ -12,7 +12,7 @@ from tests.stores import STORES, serving
 
 import millstream as ms
 from millstream.connectors.paths import file_size, found_files, opened_file
-from millstream.connectors.remote import found_urls, shown
+from millstream.connectors.remote import found_urls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def test_frames_are_read_from_a_store_and_written_to_it(
     assert_frame_equal(rows.result().sort("id"), TABLE)
     assert set(store.found("out")) == {
         "_SUCCESS",
-        *(f"part-0000{task}.{kind}" for task in range(3)),
+        *(f"part-write_{kind}-0000{task}.{kind}" for task in range(3)),
     }
 
 
@@ -67,8 +67,8 @@ def test_rows_are_read_from_a_store_and_written_to_it(store: Store) -> None:
     lines.map(len).write_jsonl(f"{store.url}/json")
     flow.run(on="local", workers=1)
 
-    assert store.found("text")["part-00000.txt"] == "one\ntwo é\n".encode()
-    assert store.found("json")["part-00000.jsonl"] == b"3\n5\n"
+    assert store.found("text")["part-write_text-00000.txt"] == "one\ntwo é\n".encode()
+    assert store.found("json")["part-write_jsonl-00000.jsonl"] == b"3\n5\n"
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_a_local_url_is_written_as_a_directory(tmp_path: Path) -> None:
     flow.from_iterable(["x"]).write_text(f"file://{tmp_path}/out")
     flow.run(on="local", workers=1)
 
-    assert (tmp_path / "out" / "part-00000.txt").read_text() == "x\n"
+    assert (tmp_path / "out" / "part-write_text-00000.txt").read_text() == "x\n"
 
 
 @pytest.mark.parametrize("store", STORES, indirect=True)
@@ -230,7 +230,7 @@ def test_a_file_that_shrinks_in_a_store_is_reported(store: Store) -> None:
             r"nothing://a is no URL .*Protocol not known.*check its scheme",
         ),
         ("zip://a::s3://b/c.zip", "chains two file systems; name a URL of one"),
-        ("ftp://me:secret@127.0.0.1:1/a", "cannot reach ftp://me@127.0.0.1:1/a"),
+        ("ftp://me:secret@127.0.0.1:1/a", "cannot reach ftp://127.0.0.1:1/a"),
     ],
 )
 def test_a_url_that_cannot_be_opened_fails_while_the_flow_is_built(
@@ -252,7 +252,7 @@ def test_a_bucket_that_is_not_there_is_not_made(store: Store) -> None:
     flow = ms.Flow("bucket")
     flow.from_iterable(["a"]).write_text("s3://no-such-bucket/out")
 
-    with pytest.raises(FileNotFoundError, match=r"cannot write to s3://no-such-bucket"):
+    with pytest.raises(ms.OperatorError, match=r"cannot write to s3://no-such-bucket"):
         flow.run(on="local", workers=1)
     with pytest.raises(ms.UsageError, match="bucket does not exist"):
         ms.Flow("bucket").read_text("s3://no-such-bucket/a.txt")
@@ -263,10 +263,3 @@ def test_the_host_of_a_pattern_is_kept_in_the_urls_of_its_files(tmp_path: Path) 
     (tmp_path / "a.txt").write_text("x\n")
     with serving(tmp_path) as url:
         assert found_urls("read_text", f"{url}/a.txt") == [f"{url}/a.txt"]
-
-
-def test_passwords_are_not_shown() -> None:
-    """They end up in logs otherwise."""
-    assert shown("sftp://me:se:cret@host/a@b:c") == "sftp://me@host/a@b:c"
-    assert shown("s3://bucket/a:b@c") == "s3://bucket/a:b@c"
-    assert shown("/home/a:b@c") == "/home/a:b@c"

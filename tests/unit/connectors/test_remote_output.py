@@ -7,11 +7,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.sinking import sealed
 from tests.stores import STORES
 
 import millstream as ms
 from millstream.connectors.files import JsonLinesSink, TextSink
-from millstream.errors import UsageError
+from millstream.errors import SnapshotError, UsageError
 
 if TYPE_CHECKING:
     from tests.stores import Store
@@ -28,7 +29,7 @@ def write(sink: Sink[Any], task: int, *batches: list[Any], epoch: int = 1) -> An
     with closing(sink.open(JOB, task)) as writer:
         for batch in batches:
             writer.write(batch)
-        return writer.seal(epoch)
+        return sealed(writer, epoch)
 
 
 def finish(sink: Sink[Any], *transactions: Any) -> None:
@@ -91,7 +92,7 @@ def test_closing_twice_is_closing_once(store: Store) -> None:
     sink.prepare(JOB)
     writer = sink.open(JOB, 0)
     writer.write(["a"])
-    part = writer.seal(1)
+    part = sealed(writer, 1)
     writer.close()
     finish(sink, part)
     writer.close()
@@ -106,10 +107,10 @@ def test_a_commit_that_failed_half_way_can_be_repeated(store: Store) -> None:
     sink.prepare(JOB)
     parts = [write(sink, 0, ["a"]), write(sink, 1, ["b"])]
     staging, names = staged(store)
-    (second,) = [name for name in names if name.startswith("part-00001-")]
+    (second,) = [name for name in names if name.startswith("part-0-00001-")]
     content = store.found("out")[f"{staging}/{second}"]
     store.system.rm_file(f"{store.url}/out/{staging}/{second}")
-    with pytest.raises(FileNotFoundError, match="finished parts is gone"):
+    with pytest.raises(SnapshotError, match="neither there nor in its place"):
         sink.commit(JOB, 1, parts)
     after_failure = visible(store)
     store.put(f"out/{staging}/{second}", content)
@@ -137,7 +138,7 @@ def test_a_commit_of_parts_that_are_gone_fails(store: Store) -> None:
     part = write(sink, 0, ["a"])
     sink.abort(JOB)
 
-    with pytest.raises(FileNotFoundError, match="finished parts is gone; run the flow"):
+    with pytest.raises(SnapshotError, match="neither there nor in its place"):
         sink.commit(JOB, 1, [part])
 
 

@@ -11,7 +11,7 @@ import pytest
 from millstream.config import Config
 from millstream.connectors.batch_lists import BatchDirectory
 from millstream.connectors.spark_stream import SparkStreamSource
-from millstream.errors import OperationalError
+from millstream.errors import OperationalError, SnapshotError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,10 +26,10 @@ class ScriptedQuery:
 
     name = "scripted"
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, first: int = 0) -> None:
         self.directory = BatchDirectory(directory)
         self.error: Exception | None = None
-        self._next = 0
+        self._next = first
         self._is_over = threading.Event()
 
     def add_batch(self, *files: list[int]) -> None:
@@ -54,13 +54,28 @@ class ScriptedQuery:
 class Stream:
     """A source, its query and its splits."""
 
-    def __init__(self, staging: Path, task_count: int) -> None:
+    def __init__(
+        self,
+        staging: Path,
+        task_count: int,
+        kept: str = "",
+        before: Stream | None = None,
+    ) -> None:
         self.queries: list[ScriptedQuery] = []
+        self.part_counts: list[int] = []
+        #: Number of the batch at which the checkpoint of the query stands.
+        self.checkpoint = 0 if before is None else before.query._next
         self.source = SparkStreamSource(self._start, SCHEMA, str(staging))
-        self.splits = self.source.splits(task_count)
+        self.source.keep_in(None, kept)
+        if before is None:
+            self.splits = self.source.splits(task_count)
+        else:
+            self.splits = before.splits
+            self.source.resume(tuple(before.splits))
 
     def _start(self, directory: str, part_count: int) -> ScriptedQuery:
-        self.queries.append(ScriptedQuery(directory))
+        self.part_counts.append(part_count)
+        self.queries.append(ScriptedQuery(directory, self.checkpoint))
         return self.queries[-1]
 
     @property
@@ -218,9 +233,123 @@ def test_a_job_that_starts_again_starts_another_query(tmp_path: Path) -> None:
 def test_a_worker_that_does_not_see_the_directory_says_so(tmp_path: Path) -> None:
     """Otherwise it would wait for lists for ever."""
     stream = Stream(tmp_path, 1)
-    stream.source._directory = "/no/such"
+    stream.source._staging.path = "/no/such"
 
     with pytest.raises(FileNotFoundError, match="name a staging= directory"):
         stream.reader(stream.splits[0])
-    stream.source._directory = str(stream.query.directory.path)
+    stream.source._staging.path = str(stream.query.directory.path)
+    stream.source.release()
+
+
+def test_a_later_run_reads_what_was_staged_and_what_comes(tmp_path: Path) -> None:
+    """The query goes on at its checkpoint, the reader at its offset, in the same splits."""
+    first = Stream(tmp_path, 2, kept="job")
+    first.query.add_batch([1, 2])
+    first.query.add_batch([3], [4])
+    reader = first.reader(first.splits[0])
+    assert reader.read(10) is not None
+    offset = reader.offset
+    first.source.suspend()
+
+    second = Stream(tmp_path, 5, kept="job", before=first)
+    second.query.add_batch([5])
+    second.end()
+
+    assert second.part_counts == [2], "as it was cut before"
+    left = [rows for _, rows in rows_of(second.reader(second.splits[0], offset))]
+    other = [rows for _, rows in rows_of(second.reader(second.splits[1]))]
+    assert sorted(n for rows in left + other for n in rows) == [3, 4, 5]
+    second.source.release()
+    assert list(tmp_path.iterdir()) == [], "a complete job leaves nothing"
+
+
+def test_a_run_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
+    """Nobody stopped the query or closed the directory, and twice in a row is no worse."""
+    first = Stream(tmp_path, 1, kept="job")
+    first.query.add_batch([1])
+    second = Stream(tmp_path, 1, kept="job", before=first)
+    second.query.add_batch([2])
+    third = Stream(tmp_path, 1, kept="job", before=second)
+    third.query.add_batch([3])
+    third.end()
+
+    assert [rows for _, rows in rows_of(third.reader(third.splits[0]))] == [
+        [1],
+        [2],
+        [3],
+    ]
+    for stream in (first, second, third):
+        stream.source.release()
+
+
+def test_only_what_every_split_is_behind_is_removed(tmp_path: Path) -> None:
+    """A snapshot that is kept may need the rest; how far the query came stays known."""
+    stream = Stream(tmp_path, 2, kept="job")
+    for number in range(4):
+        stream.query.add_batch([number], [number + 10])
+    one, two = (split.name for split in stream.splits)
+    staged = BatchDirectory(stream.query.directory.path)
+
+    def places() -> list[str]:
+        return sorted(p.name[0] for p in (staged.path / "batches").iterdir())
+
+    stream.source.forget({one: 3 * 2**40})
+    assert places() == ["0", "1", "2", "3"], "the other may be read from the beginning"
+    stream.source.forget({one: 3 * 2**40, two: 2 * 2**40 + 1})
+    assert places() == ["2", "3"]
+    stream.source.forget({one: None, two: None})
+    assert places() == []
+    assert staged.listed(3) is not None, "Spark may come back to its last batch"
+    stream.end()
+    end = staged.end()
+    assert end is not None
+    assert end.batch_count == 4
+    stream.source.release()
+
+
+def test_a_job_that_begins_anew_finds_nothing_of_one_that_never_began(
+    tmp_path: Path,
+) -> None:
+    """It had no snapshot, so its query begins anew too."""
+    first = Stream(tmp_path, 1, kept="job")
+    first.query.add_batch([1])
+    first.source.suspend()
+
+    second = Stream(tmp_path, 1, kept="job")
+    second.end()
+
+    assert rows_of(second.reader(second.splits[0])) == []
+    second.source.release()
+
+
+def test_what_is_staged_elsewhere_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """A savepoint does not hold the query, so another state directory cannot go on."""
+    first = Stream(tmp_path, 1, kept="job")
+    with pytest.raises(
+        SnapshotError, match=r"are not at .*millstream-staged-other; go on"
+    ):
+        Stream(tmp_path, 1, kept="other", before=first)
+    first.source.release()
+
+
+def test_state_that_is_on_no_file_system_needs_a_staging_directory() -> None:
+    """Spark cannot stage in an object store that only Millstream writes to."""
+    source = SparkStreamSource(lambda _directory, _parts: None, SCHEMA)
+    source.keep_in(None, "job")
+    with pytest.raises(UsageError, match="pass staging='a/directory'"):
+        source.splits(1)
+
+
+def test_without_a_state_directory_what_was_read_is_removed(tmp_path: Path) -> None:
+    """A stream goes on for weeks; nobody goes back."""
+    stream = Stream(tmp_path, 1)
+    staged = stream.query.directory
+    for number in range(3):
+        stream.query.add_batch([number])
+    reader = stream.reader(stream.splits[0])
+    for _ in range(4):
+        reader.read(10)
+    staged.forget_read(1)
+
+    assert [p.name[0] for p in (staged.path / "batches").iterdir()] == ["2"]
     stream.source.release()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from tests import sinking
 from tests.databases import SqlitePlace
 
 import millstream as ms
@@ -43,7 +45,7 @@ def sealed(sink: SqlSink, rows: Any, task: int = 0) -> Any:
     """Let a task write rows and return its transaction as the manifest would."""
     writer = sink.open("job", task)
     writer.write(rows)
-    transaction = pickle.loads(pickle.dumps(writer.seal(1)))
+    transaction = pickle.loads(pickle.dumps(sinking.sealed(writer, 1)))
     writer.close()
     return transaction
 
@@ -58,17 +60,92 @@ def test_rows_appear_at_the_commit_and_not_before(tables: TablePlace) -> None:
     assert tables.run(WORDS) == [("a", 1), ("b", 2)]
 
 
-@pytest.mark.parametrize("epoch", [1, 2])
-def test_a_repeated_commit_changes_nothing(tables: TablePlace, epoch: int) -> None:
+def test_a_repeated_commit_changes_nothing(tables: TablePlace) -> None:
     """A driver that cannot know whether its commit arrived says it again."""
     sink = sink_of(tables)
     older, newer = sealed(sink, [("a", 1)]), sealed(sink, [("b", 2)])
     sink.commit("job", 1, [older])
+    sink.commit("job", 1, [older])
+    sink.commit("job", 2, [newer])
     sink.commit("job", 2, [newer])
 
-    sink.commit("job", epoch, [{1: older, 2: newer}[epoch]])
+    assert tables.run(WORDS) == [("a", 1), ("b", 2)]
+
+
+def test_an_epoch_behind_the_last_one_is_refused(tables: TablePlace) -> None:
+    """Its rows are not in the table if a copy of the state directory ran ahead."""
+    sink = sink_of(tables)
+    sink.commit("job", 7, [sealed(sink, [("a", 1)])])
+
+    with pytest.raises(
+        OperationalError, match="other rows of epoch 7 of job job are in"
+    ):
+        sink.commit("job", 6, [sealed(sink, [("b", 2)])])
+    assert tables.run(WORDS) == [("a", 1)]
+
+
+def test_two_jobs_keep_epochs_of_their_own_in_one_table(tables: TablePlace) -> None:
+    """Two flows of one name, with sinks of one name, are two jobs all the same."""
+    sink = sink_of(tables)
+    sink.commit("flow-1", 9, [sealed(sink, [("a", 1)])])
+    sink.commit("flow-2", 1, [sealed(sink, [("b", 2)])])
 
     assert tables.run(WORDS) == [("a", 1), ("b", 2)]
+
+
+def test_rows_that_were_sealed_for_another_table_are_refused(
+    tables: TablePlace,
+) -> None:
+    """Sinks without a name are counted, so a new one before may take a name over."""
+    before, after = sink_of(tables), sink_of(tables, upsert_by=())
+    after._table = "others"
+
+    with pytest.raises(
+        OperationalError, match=r"written for words \(word, n\).* keep it"
+    ):
+        after.commit("job", 1, [sealed(before, [("a", 1)])])
+    assert tables.run(WORDS) == []
+
+
+def test_pieces_of_dead_generations_go_with_the_first_commit_of_the_next(
+    tables: TablePlace,
+) -> None:
+    """An endless job never completes, so nobody would remove them later."""
+    sink = sink_of(tables)
+    transaction = None
+    for generation in (1, 2):
+        writer = sink.open("job", 0)
+        writer.generation = generation
+        writer.write(MANY)
+        transaction = sinking.sealed(writer, 1)
+    assert tables.pieces() > 1
+    sink.commit("job", 1, [transaction])
+
+    assert tables.pieces() == 0
+    assert tables.run(WORDS) == MANY
+
+
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+def test_a_locked_database_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str
+) -> None:
+    """Whoever looks for a missing table finds it and wonders."""
+    monkeypatch.setattr("millstream.connectors.sqlite._BUSY_TIMEOUT_S", 0.05)
+    place = SqlitePlace(tmp_path / "test.db")
+    place.run("CREATE TABLE words (word TEXT, n INTEGER)")
+    holder = sqlite3.connect(place.path, isolation_level=None)
+    holder.execute(f"BEGIN {lock}")
+    sink = SqlSink(place.database, "words", ["word", "n"], name="s")
+    with pytest.raises(OperationalError, match=r"test\.db is locked: another connec"):
+        sink.prepare("job")
+    holder.execute("ROLLBACK")
+    sink.prepare("job")
+    holder.execute(f"BEGIN {lock}")
+    with pytest.raises(
+        OperationalError, match=r"rows of epoch 1 .* is locked: another"
+    ):
+        sink.commit("job", 1, [sealed(sink, [("a", 1)])])
+    holder.close()
 
 
 def test_two_drivers_that_commit_at_once_write_the_rows_once(
@@ -90,7 +167,7 @@ def test_many_rows_wait_in_pieces_which_the_commit_removes(tables: TablePlace) -
     writer = sink.open("job", 0)
     for start in range(0, len(MANY), 1000):
         writer.write(MANY[start : start + 1000])
-    transaction = writer.seal(1)
+    transaction = sinking.sealed(writer, 1)
 
     assert len(pickle.dumps(transaction)) < 65_536
     assert tables.pieces() > 1
@@ -212,7 +289,7 @@ def test_a_row_of_another_shape_is_named(
     assert place.run(WORDS) == []
 
 
-@pytest.mark.parametrize("value", [date(2024, 1, 1), 1 << 63, [1]])
+@pytest.mark.parametrize("value", [date(2024, 1, 1), 1 << 63, [1], float("nan")])
 def test_a_value_that_sqlite_cannot_hold_is_named(
     tmp_path: Path, value: object
 ) -> None:

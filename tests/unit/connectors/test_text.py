@@ -147,7 +147,11 @@ def test_a_pattern_without_files_is_refused(tmp_path: Path, pattern: str) -> Non
         (".", {"encoding": "utf-16"}, "cannot cut utf-16 files into lines"),
         (".", {"encoding": "cp037"}, "cannot cut cp037 files into lines"),
         (".", {"encoding": "utf-9"}, "unknown encoding: utf-9"),
-        (".", {"errors": "shrug"}, "unknown error handler name 'shrug'"),
+        (
+            ".",
+            {"errors": "shrug"},
+            "errors can be strict, replace or ignore, got 'shrug'",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused(

@@ -113,7 +113,7 @@ def test_time_that_was_reached_is_stored_with_the_windows(
 
     restored = window_operator_of(spec, settings)
     assert restored.state is not None
-    for kind in ("task", "rows"):
+    for kind in ("shared", "rows"):
         own = [segment for segment in segments if segment.kind.value == kind]
         restored.state.restore(own, (0, SHARDS))
     restored.process(timed(19), 0)

@@ -9,7 +9,7 @@ import pytest
 
 import millstream as ms
 from millstream.config import Config
-from millstream.plan.iteration import Decide, LoopHead
+from millstream.plan.iteration import Decide, LoopHead, Outlet, Port
 from millstream.plan.loops import back_edges, enclosing
 from millstream.plan.stages import plan_stages
 
@@ -56,10 +56,24 @@ def test_back_edges_lead_to_the_head_and_carry_rounds() -> None:
     assert not back.pop(decider).carries_rounds
     assert all(edge.carries_rounds for edge in back.values())
     ends = [(edge.source, edge.target) for edge in plan.edges]
-    found = back_edges(len(plan.stages), ends, [head])
+    found = back_edges(len(plan.stages), ends)
     assert {plan.edges[place].id for place in found} == {
         edge.id for edge in plan.edges if edge.is_back
     }
+
+
+def test_a_side_of_a_body_may_come_from_another_loop() -> None:
+    """Wherever the search for cycles begins, the way into a body is none."""
+    flow = ms.Flow("side")
+    start = flow.from_iterable([1])
+    side = start.iterate(doubled, max_rounds=1).key_by(abs)
+
+    def body(rows: ms.Stream[Any]) -> ms.Stream[Any]:
+        return rows.key_by(abs).join(side).drop_key().map(lambda pair: pair[0])
+
+    start.iterate(body, max_rounds=2).collect()
+
+    assert len([edge for edge in planned(flow).edges if edge.is_back]) == 4
 
 
 @pytest.mark.parametrize("verb", ["loop", "iterate"])
@@ -236,3 +250,40 @@ def test_the_right_side_of_a_join_may_come_from_outside() -> None:
     flow.run(on="local", workers=2)
 
     assert sorted(result.result().rows()) == [(1, 30), (2, 60)]
+
+
+def test_decider_of_the_outermost_loop_reads_the_end_of_every_side() -> None:
+    """Once for each stage that a side comes from, and no rows."""
+    flow = ms.Flow("sides")
+    side = flow.from_iterable([1], name="side").key_by(lambda i: i)
+
+    def inner(rows: Any) -> Any:
+        return rows.key_by(lambda i: i).join(side).drop_key().map(sum)
+
+    def outer(rows: Any) -> Any:
+        met = rows.key_by(lambda i: i).join_table(side).drop_key().map(sum)
+        return met.iterate(inner, max_rounds=2)
+
+    flow.from_iterable([1], name="start").iterate(outer, max_rounds=2).collect()
+
+    plan = planned(flow)
+
+    (edge,) = [edge for edge in plan.edges if edge.outlet == Outlet.END]
+    assert plan.stages[edge.source].nodes[0].name == "side"
+    assert plan.stages[edge.target].name == "iterate.decider"
+    assert edge.port == Port.SIDES
+    assert not edge.carries_rounds
+
+
+def test_nobody_waits_for_the_sides_of_a_free_loop() -> None:
+    """It is cut anywhere."""
+    flow = ms.Flow("free")
+    side = flow.from_iterable([1], name="side").key_by(lambda i: i)
+
+    def body(rows: Any) -> tuple[Any, Any]:
+        met = rows.key_by(lambda i: i).join(side).drop_key().map(sum)
+        return met.filter(lambda i: i < 9), met
+
+    flow.from_iterable([1]).loop(body).collect()
+
+    assert all(edge.outlet != Outlet.END for edge in planned(flow).edges)

@@ -54,6 +54,55 @@ def test_rows_of_a_single_source_that_only_move_move_once() -> None:
     assert chains(flow) == [["from_iterable", "shuffle"], ["map", "collect"]]
 
 
+def test_what_stays_with_a_single_source_stays_though_others_read_it() -> None:
+    """Rows of a key keep their order, and those of a split theirs."""
+    flow = ms.Flow("beside")
+    rows = flow.from_iterable([1])
+    rows.map(abs).collect()
+    rows.key_by(abs).collect()
+    rows.event_time(abs).map(abs).collect()
+    plan = planned(flow)
+    widths = {stage.nodes[0].name: stage.width for stage in plan.stages}
+    groups = {(e.source, e.target): str(e.grouping) for e in plan.edges}
+
+    assert widths["key_by"] == widths["event_time"] == 1
+    assert widths["map"] is widths["map-2"] is None
+    assert [groups[0, s.id] for s in plan.stages if s.nodes[0].name == "key_by"] == [
+        "gather"
+    ]
+
+
+def told_of_splits(flow: ms.Flow) -> list[str]:
+    """Return the stages that are told which splits their rows come from."""
+    plan = planned(flow)
+    return [plan.stages[e.target].name for e in plan.edges if e.carries_splits]
+
+
+def test_splits_are_told_on_the_way_to_where_time_is_given() -> None:
+    """Of rows that are still those of a split, and to nobody else."""
+    flow = ms.Flow("splits")
+    rows = numbers(flow)
+    rows.collect()
+    doubled = rows.map(lambda i: 2 * i, name="doubled")
+    doubled.collect(name="others")
+    doubled.event_time(abs, name="timed").collect()
+    rows.shuffle().event_time(abs, name="shuffled").collect()
+    rows.merge(numbers(flow)).event_time(abs, name="merged").collect()
+    rows.limit(3).event_time(abs, name="few").collect()
+
+    assert told_of_splits(flow) == ["doubled", "timed…collect-2"]
+
+
+def test_no_splits_are_told_where_time_is_given_next_to_the_source() -> None:
+    """It knows them there."""
+    flow = ms.Flow("next to it")
+    timed = numbers(flow).map(abs).event_time(abs)
+    timed.collect()
+    timed.map(abs).collect()
+
+    assert told_of_splits(flow) == []
+
+
 def test_word_count_of_the_paper_has_its_stages() -> None:
     """Source; flat_map and group_by with the combiner; reduce with the sink."""
     flow = ms.Flow("word-count")

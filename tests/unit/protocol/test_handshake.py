@@ -14,6 +14,7 @@ from millstream.protocol.handshake import (
     ClientHandshake,
     Done,
     Outcome,
+    Protection,
     Refused,
     Role,
     Send,
@@ -74,9 +75,60 @@ def test_two_members_of_a_job_find_each_other(role: Role) -> None:
     proof = sent(client.receive(sent(server.receive(client.hello))))
     answer, welcome = server.receive(proof)
 
-    assert welcome == Done(CLIENT, role)
     assert isinstance(answer, Send)
-    assert client.receive(answer.data + b"a frame") == [Done(SERVER, role, b"a frame")]
+    (done,) = client.receive(answer.data + b"a frame")
+    assert isinstance(welcome, Done)
+    assert isinstance(done, Done)
+    assert (welcome.peer, welcome.role, welcome.leftover) == (CLIENT, role, b"")
+    assert (done.peer, done.role, done.leftover) == (SERVER, role, b"a frame")
+
+
+def frame_keys(nonce: bytes = b"s" * NONCE_BYTES) -> tuple[Done, Done]:
+    """Return how a handshake ended for the client and for the server."""
+    client, server = a_client(), a_server(nonce=nonce)
+    proof = sent(client.receive(sent(server.receive(client.hello))))
+    answer, welcome = server.receive(proof)
+    assert isinstance(answer, Send)
+    (done,) = client.receive(answer.data)
+    assert isinstance(welcome, Done)
+    assert isinstance(done, Done)
+    return done, welcome
+
+
+def test_both_sides_derive_a_key_for_each_direction() -> None:
+    """What one side sends with, the other receives with, and never the same both ways."""
+    done, welcome = frame_keys()
+
+    assert done.keys.sending == welcome.keys.receiving
+    assert done.keys.receiving == welcome.keys.sending
+    assert done.keys.sending != done.keys.receiving
+    assert len(done.keys.sending) == 32
+
+
+def test_keys_of_two_connections_differ() -> None:
+    """A frame of an earlier connection cannot be played into a later one."""
+    done, _ = frame_keys()
+    other, _ = frame_keys(nonce=b"t" * NONCE_BYTES)
+
+    assert done.keys != other.keys
+
+
+def test_keys_are_in_no_representation() -> None:
+    """What is logged or shown by a failing test must not be of use to anybody."""
+    done, _ = frame_keys()
+
+    assert repr(done.keys.sending) not in repr(done)
+    assert repr(done.keys.sending) not in repr(done.keys)
+
+
+@pytest.mark.parametrize("offered", [Protection.PLAIN, Protection.TLS])
+def test_another_protection_is_refused(offered: Protection) -> None:
+    """Nothing is negotiated, so there is nothing to talk a server down to."""
+    client = ClientHandshake(
+        KEY, JOB, CLIENT, bytes(32), peer=SERVER, protection=offered
+    )
+
+    assert "offers protection" in refusal(a_server().receive(client.hello))
 
 
 def test_every_message_is_short() -> None:

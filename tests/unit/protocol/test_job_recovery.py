@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.job_cores import (
     ONE,
     REPORT,
@@ -323,15 +324,48 @@ def test_silent_worker_is_replaced() -> None:
     assert driver.phase() is Phase.SETTLING
 
 
-def test_loss_before_the_job_has_begun_fails_it() -> None:
-    """There is nothing to go back to; starting again is the user's decision."""
+@pytest.mark.parametrize("has_registered", [False, True])
+def test_worker_that_dies_before_the_job_has_begun_is_replaced(
+    has_registered: bool,  # noqa: FBT001 - parameter of the test
+) -> None:
+    """The job begins when all are there; who died is not waited for."""
     driver = Driver(restarts_max=2)
-    driver.tell(registered(ONE))
+    if has_registered:
+        driver.tell(registered(ONE))
 
-    driver.tell(WorkerExited(ONE, "out of memory"))
+    commands = driver.tell(WorkerExited(ONE, "out of memory"))
 
-    assert driver.outcome.error == "WorkerLostError"
-    assert driver.outcome.reason.endswith("before the job had begun; run it again")
+    assert StartWorker(PeerId(3)) in commands
+    assert driver.tell(registered(TWO)) == []
+    deployed = driver.tell(registered(PeerId(3)))
+    assert {c.worker for c in deployed if isinstance(c, SendMessage)} == {2, 3}
+    assert driver.phase() is Phase.CONNECTING
+    assert driver.core.generation == 1
+
+
+def test_worker_that_never_starts_uses_up_the_restarts() -> None:
+    """What fails each time, a missing module say, must not be tried for ever."""
+    driver = Driver(restarts_max=2)
+    for worker in (ONE, PeerId(3)):
+        driver.tell(WorkerExited(worker, "no module"))
+        assert driver.phase() is Phase.GATHERING
+
+    driver.tell(WorkerExited(PeerId(4), "no module"))
+
+    assert driver.outcome.error == "LaunchError"
+    assert driver.outcome.reason == (
+        "a worker could not start: no module, the last of 3 tries"
+    )
+
+
+def test_each_place_has_its_own_tries() -> None:
+    """A machine that takes many workers with it at once is one misfortune."""
+    driver = Driver(restarts_max=1)
+    driver.tell(WorkerExited(ONE, "host down"), WorkerExited(TWO, "host down"))
+
+    driver.tell(registered(PeerId(3)), registered(PeerId(4)))
+
+    assert driver.phase() is Phase.CONNECTING
 
 
 def test_loss_while_the_output_is_committed_is_nobodys_concern() -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from millstream.errors import RemoteProtocolError
-from millstream.protocol.barrier import Barrier, Order, barrier_from_wire
+from millstream.protocol.barrier import (
+    Barrier,
+    Order,
+    Splits,
+    barrier_from_wire,
+    splits_from_wire,
+)
 from millstream.protocol.ids import Epoch
 from millstream.protocol.messages import (
     Announced,
@@ -92,6 +98,16 @@ def test_every_kind_of_message_is_tried_here() -> None:
         (["x"], "there is no control message with tag 'x'"),
         ([17], "Stop has 1 fields, got 0"),
         ([18, "extra"], "Release has 0 fields, got 1"),
+        ([True], "there is no control message with tag True"),
+        ([0, "x", 7, "port", None], "Register.worker cannot be a str"),
+        ([0, 1, "host", "port", 42], "Register.port cannot be a str"),
+        ([2, True], "Heartbeat.worker cannot be a bool"),
+        ([2, 1.0], "Heartbeat.worker cannot be a float"),
+        ([17, b"reason"], "Stop.reason cannot be a bytes"),
+        ([11, 1, [[1, "a"]], [1], [0, 0]], "Deploy.members cannot be a tuple"),
+        ([13, 2, [7, 5, "snapshot"]], "Announced.barrier cannot be a tuple"),
+        ([13, 2, [7, 9, []]], "an epoch, an earlier epoch and orders"),
+        ([13, 2, [7, 5, ["dance"]]], "an order that this version does not know"),
     ],
 )
 def test_whatever_is_not_a_message_is_the_peers_fault(
@@ -100,6 +116,12 @@ def test_whatever_is_not_a_message_is_the_peers_fault(
     """The sentence says what was wrong with it."""
     with pytest.raises(RemoteProtocolError, match=complaint):
         from_wire(wire)
+
+
+def test_a_message_of_the_wrong_direction_is_refused_by_its_tag() -> None:
+    """Its fields are not even looked at."""
+    with pytest.raises(RemoteProtocolError, match="Deploy may not come from this peer"):
+        from_wire([11, "nonsense"], frozenset({Heartbeat}))
 
 
 def test_a_barrier_survives_the_wire() -> None:
@@ -126,3 +148,18 @@ def test_whatever_is_not_a_barrier_is_the_peers_fault(
     """An epoch that comes before the one it builds on is none either."""
     with pytest.raises(RemoteProtocolError, match=complaint):
         barrier_from_wire(wire)
+
+
+def test_a_mark_of_splits_survives_the_wire() -> None:
+    """Lists of names come back as they were."""
+    mark = Splits("a", ("a", "b"), ("c",))
+    assert splits_from_wire(_as_lists(mark.to_wire())) == mark
+
+
+@pytest.mark.parametrize(
+    "wire", [None, "abc", ["a", ["b"]], [1, [], []], ["a", "b", []], ["a", [], [7]]]
+)
+def test_whatever_is_not_a_mark_of_splits_is_the_peers_fault(wire: object) -> None:
+    """Text is no list of names."""
+    with pytest.raises(RemoteProtocolError, match="a name and two lists of names"):
+        splits_from_wire(wire)

@@ -88,15 +88,30 @@ def test_interval_runs_from_one_announcement_to_the_next() -> None:
     assert driver.at(2 * INTERVAL) == [Inject(barrier(2, since=1))]
 
 
+def test_snapshot_that_somebody_wants_is_wanted_until_one_is_complete() -> None:
+    """A savepoint copies one in which sinks hold nothing back, and no other."""
+    driver = waiting()
+    driver.tell(SnapshotRequested())
+
+    driver.seal(1, ONE, problem="disk full")
+    again = Inject(barrier(2, Order.ROLL))
+    assert driver.at(INTERVAL) == [again]
+    driver.seal(2, ONE, TWO)
+    driver.tell(Stored(2), Committed(2))
+    assert driver.at(3 * INTERVAL) == [Inject(barrier(3, since=2))]
+
+
 def test_snapshot_that_somebody_wants_is_taken_at_once() -> None:
-    """And once, however often it was asked for before it began."""
+    """Once, however often it was asked for before it began, and with what sinks hold."""
     driver = waiting()
 
-    assert driver.tell(SnapshotRequested(), SnapshotRequested()) == [Inject(barrier(1))]
+    wanted = Inject(barrier(1, Order.ROLL))
+    assert driver.tell(SnapshotRequested(), SnapshotRequested()) == [wanted]
     driver.seal(1, ONE, TWO)
     driver.tell(Stored(1))
 
-    assert driver.tell(Committed(1)) == [Inject(barrier(2, since=1))]
+    again = Inject(barrier(2, Order.ROLL, since=1))
+    assert driver.tell(Committed(1)) == [again]
     driver.seal(2, ONE, TWO)
     assert driver.tell(Stored(2), Committed(2))[2:] == []
 

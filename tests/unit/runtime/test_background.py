@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.ports import Done
-from millstream.runtime.background import Inline, Threaded
+from millstream.runtime.background import Inline, Threaded, for_driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,6 +113,23 @@ def test_closing_begins_nothing_more() -> None:
 
     assert not thread.is_alive()
     assert ran == ["first"]
+
+
+def test_a_driver_waits_for_the_piece_that_runs() -> None:
+    """It gives its directory back next, and somebody else may read it at once."""
+    background = for_driver()
+    has_begun, is_written = threading.Event(), threading.Event()
+
+    def manifest() -> None:
+        has_begun.set()
+        threading.Event().wait(0.05)
+        is_written.set()
+
+    background.submit("manifest", manifest)
+    has_begun.wait(PATIENCE_S)
+    background.close()
+
+    assert is_written.is_set()
 
 
 def test_no_thread_is_started_for_nothing() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.making import channel
+from tests.making import channel, node
 
 from millstream.config import BufferPolicy, adaptive, fixed
 from millstream.errors import RemoteProtocolError, TransportError
+from millstream.plan.nodes import KeyBy
 from millstream.ports import FrameArrived
 from millstream.protocol.barrier import Barrier
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import Epoch, Generation, PeerId
+from millstream.runtime.chain import TaskFailedError
 from millstream.runtime.channels import (
     CreditReturn,
     InputChannel,
@@ -28,6 +30,7 @@ from millstream.testing import ManualClock
 WRITER, READER = PeerId(1), PeerId(2)
 GENERATION = Generation(1)
 ROW_COST = 64
+SENDER = node(KeyBy(str))
 BARRIER = Barrier(Epoch(7), Epoch(6))
 
 
@@ -300,11 +303,12 @@ class RemotePair:
         self.reading = hub.join(READER)
         self.writing.connect(READER, ("", 0))
         self.frames()
-        made = channel(7, buffer=fixed(4))
+        made = channel(7, buffer=adaptive(4, "1ms"))
         self.carrier = RemoteCarrier(
-            made, self.writing, READER, GENERATION, window_bytes
+            made, self.writing, READER, GENERATION, window_bytes, sender=SENDER
         )
-        self.writer = OutputChannel(made, self.carrier, Timers().set)
+        self.timers = Timers()
+        self.writer = OutputChannel(made, self.carrier, self.timers.set)
         back = CreditReturn(made, self.reading, WRITER, GENERATION, window_bytes)
         self.reader = InputChannel(made)
         self.reader.grant, self.reader.tell_closed = back.grant, back.tell_closed
@@ -390,5 +394,23 @@ def test_single_row_that_is_too_long_is_an_error() -> None:
 
     pair = RemotePair(1 << 20, NoRoom)
 
-    with pytest.raises(TransportError, match="too long"):
+    with pytest.raises(TaskFailedError) as caught:
         pair.writer.put([1, 2, 3, 4], 0)
+    assert isinstance(caught.value.__cause__, TransportError)
+
+
+def test_rows_that_cannot_be_sent_are_their_makers_fault_also_in_a_timer() -> None:
+    """A timer belongs to no task, so nobody else knows whose rows they are."""
+
+    class Choosy(LocalLink):
+        def send(self, peer: PeerId, frame: Frame) -> Any:
+            raise AttributeError("cannot pickle that")  # noqa: EM101, TRY003 - pickle's
+
+    pair = RemotePair(1 << 20, Choosy)
+    pair.writer.put([1, 2], 0)
+
+    with pytest.raises(TaskFailedError) as caught:
+        pair.timers.fire(1 << 40)
+    assert caught.value.node is SENDER
+    assert caught.value.position == "while sending 2 records on"
+    assert isinstance(caught.value.__cause__, AttributeError)

@@ -165,6 +165,18 @@ def test_bases_count_until_a_manifest_lists_them() -> None:
     assert compactions.applied(files) == files
 
 
+def test_bases_finished_while_a_manifest_is_written_wait_for_the_next() -> None:
+    """They were forgotten with those it lists, again and again if the disk was slow."""
+    compactions, files = begun()
+    compactions.add(merged(3, task=0))
+    assert compactions.applied(files) == files
+    compactions.add(merged(3, task=1))
+
+    compactions.settle()
+
+    assert compactions.applied(files) != files
+
+
 def test_base_that_no_manifest_lists_yet_is_kept_from_the_garbage() -> None:
     """Files are kept from the oldest compaction under way on."""
     compactions, _ = begun()

@@ -27,6 +27,7 @@ from millstream.protocol.messages import (
     Start,
     Stop,
 )
+from millstream.runtime.tally import Counters
 
 
 def test_workers_are_deployed_together_and_started_together() -> None:
@@ -203,7 +204,7 @@ def test_coordinator_keeps_the_latest_progress_and_beats() -> None:
     stand.say(stand.ids[0], Progress(1, 1, ((0, 9, 9, 9, 9),)))
     stand.pass_time("100ms")
 
-    assert stand.coordinator.progress == {1: ((0, 9, 9, 9, 9),)}
+    assert stand.coordinator.tally.totals() == {0: Counters(9, 9, 9, 9)}
     assert stand.inboxes() == [[Heartbeat(0)]]
 
 

@@ -29,8 +29,8 @@ from millstream.protocol.messages import (
 class KeepingStand(Stand):
     """A coordinator that takes a snapshot every 100 ms."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(2, keeps=True, snapshot_every_ms=100, **settings)
+    def __init__(self, workers: int = 2, **settings: Any) -> None:
+        super().__init__(workers, keeps=True, snapshot_every_ms=100, **settings)
         self.start()
         self.inboxes()
 
@@ -160,6 +160,33 @@ def test_replacement_gets_its_share_at_a_pause() -> None:
     ]
 
 
+def test_replacement_that_comes_while_another_one_gets_its_share_gets_its_own() -> None:
+    """Regression: the second pause was asked for too early, and forgotten."""
+    stand = KeepingStand(workers=3)
+    first, *lost = stand.ids
+    for id_ in lost:
+        stand.coordinator.worker_exited(id_, "killed")
+    stand.coordinator.step()
+    stand.say(first, Ready(first, 3))
+    stand.generation = 3
+    for id_ in (PeerId(4), PeerId(5)):
+        stand.join(id_)
+    stand.say(PeerId(4), Register(4, "host", 9, 104))
+    stand.seal(first, 1, *stand.all_tasks())
+    for _ in range(4):
+        stand.coordinator.step()
+    assert any(isinstance(m, Deploy) for m in stand.inboxes()[0])
+
+    stand.say(PeerId(5), Register(5, "host", 9, 105))
+    for id_ in (first, PeerId(4)):
+        stand.say(id_, Ready(id_, 4))
+
+    announced = [m for m in stand.inboxes()[0] if isinstance(m, Announced)]
+    assert [barrier_from_wire(m.barrier).orders for m in announced] == [
+        (Order.SNAPSHOT, Order.PAUSE)
+    ]
+
+
 def test_user_function_that_keeps_failing_ends_the_job() -> None:
     """After as many tries as the setting says, with the user's exception."""
     stand = KeepingStand(restarts_max=2)
@@ -183,7 +210,8 @@ def test_epoch_that_a_task_could_not_store_is_given_up() -> None:
         stand.ids[0], Sealed(1, 1, 1, 0, 0, None, (), (), 0, "task 0.0: disk full")
     )
 
-    assert stand.coordinator.abandoned == [(1, "task 0.0: disk full")]
+    told = [decision.text for decision in stand.coordinator.story.entries()]
+    assert "epoch 1 is abandoned: task 0.0: disk full" in told
     stand.inboxes()
     stand.pass_time("100ms")
     announcement = Announced(1, Barrier(Epoch(2), Epoch(0)).to_wire())

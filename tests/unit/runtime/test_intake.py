@@ -222,6 +222,16 @@ def test_position_names_the_split_and_the_row_in_it() -> None:
     assert intake.position(0, 1) == "record 1 of abc"
 
 
+def test_what_fails_while_it_is_read_is_named() -> None:
+    """Which is the next split, not that of the last batch."""
+    intake = source_intake(Letters(is_bounded=True))
+    assert intake.reading() == "while opening what is read next"
+    for _ in range(4):
+        intake.take(0)
+
+    assert intake.reading() == "while reading xy after 1 records"
+
+
 def test_idle_source_is_asked_again_only_after_a_while() -> None:
     """An empty source does not keep a core busy."""
     clock = ManualClock()
@@ -311,16 +321,16 @@ def test_split_that_was_read_to_its_end_is_not_opened_again() -> None:
     }
 
 
-def test_closed_source_counts_as_read_to_its_end() -> None:
-    """A task that has enough must not begin again after a recovery."""
+def test_closed_source_remembers_how_far_it_was_read() -> None:
+    """Nobody reads on now, but a branch that is added to the flow may."""
     intake = source_intake(Letters(is_bounded=True))
     intake.take(0)
 
     intake.close()
 
     assert {offset[1:] for offset in intake.offsets()} == {
-        ("abc", 0, True),
-        ("xy", 0, True),
+        ("abc", 1, False),
+        ("xy", 0, False),
     }
 
 
@@ -340,3 +350,17 @@ def test_data_frames_become_as_large_as_their_time_allows() -> None:
         intake.note_time(heights[-1], 200_000_000)
 
     assert heights == [16_384, 2048, 1024]
+
+
+def test_source_that_had_ended_ends_without_a_barrier() -> None:
+    """Who reads it may be in a round, which no barrier may come into."""
+    source = ScriptedSource(["a"])
+    splits = source.splits(1)
+    offsets = {split.name: None for split in splits}
+    intake = SourceIntake("read", source, splits, Config(), offsets)
+
+    intake.announce(barrier(7))
+
+    assert intake.take(0) is None
+    assert intake.barrier is None
+    assert intake.is_over

@@ -22,7 +22,7 @@ from millstream.protocol.ids import ChannelId, Epoch
 from millstream.runtime.channels import InputChannel, LocalCarrier, OutputChannel
 from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.router import Router
-from millstream.runtime.task import Task, TaskCut, TaskPhase
+from millstream.runtime.task import Task, TaskPhase
 from millstream.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from millstream.plan.physical import Channel
     from millstream.protocol.align import Event
+    from millstream.runtime.task_cut import TaskCut
 
 FAST: dict[str, Any] = {"on": "local", "workers": 2, "snapshot_every_ms": 10}
 

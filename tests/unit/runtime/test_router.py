@@ -16,8 +16,10 @@ from millstream.plan.grouping import (
     LocalOrShuffle,
     Shuffle,
 )
+from millstream.runtime import router
 from millstream.runtime.channels import InputChannel, LocalCarrier, OutputChannel
 from millstream.runtime.router import make_router
+from millstream.state.keyhash import shard_of
 
 if TYPE_CHECKING:
     from millstream.plan.grouping import Grouping
@@ -87,6 +89,25 @@ def test_forgetting_owners_changes_nothing() -> None:
     narrow = Fan(Fields(), 3, route_cache_keys_max=1).route(*[[p] for p in pairs])
 
     assert wide == narrow
+
+
+def test_keys_that_come_again_are_not_forgotten_for_those_that_come_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job with ever new keys must not hash the hot ones again and again."""
+    hashed: list[object] = []
+
+    def counted(key: object, shard_count: int) -> int:
+        hashed.append(key)
+        return shard_of(key, shard_count)
+
+    monkeypatch.setattr(router, "shard_of", counted)
+    batches = [[("hot", 0), (number, 0)] for number in range(100)]
+
+    Fan(Fields(), 3, route_cache_keys_max=10).route(*batches)
+
+    assert hashed.count("hot") == 1
+    assert len(hashed) == 101
 
 
 def test_local_or_shuffle_has_one_channel_and_uses_it() -> None:

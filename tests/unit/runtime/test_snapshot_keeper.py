@@ -16,12 +16,17 @@ from millstream.protocol import snapshot_events as events
 from millstream.protocol.ids import Epoch
 from millstream.protocol.messages import Ended, Sealed
 from millstream.runtime.background import Inline
-from millstream.runtime.snapshots import Backing, Savepoint, SnapshotKeeper
+from millstream.runtime.compacting import Compactions
+from millstream.runtime.snapshots import (
+    Backing,
+    MergeFiles,
+    Savepoint,
+    SnapshotKeeper,
+)
 from millstream.state.layout import state_name
 from millstream.state.store import SnapshotStore
 
 if TYPE_CHECKING:
-    from millstream.runtime.snapshots import MergeFiles
     from millstream.state.manifest import Manifest, Transaction
 
 INTERVAL_NS = 100_000_000
@@ -34,7 +39,8 @@ class Keeper:
         self, width: int, *, is_same_plan: bool = True, is_writing: bool = True
     ) -> None:
         flow = ms.Flow(JOB)
-        flow.from_parallel(lambda _rank, _size: [1]).for_each(_ignore)
+        source = flow.from_parallel(lambda _rank, _size: [1], name="read")
+        source.for_each(_ignore)
         config = flow.config({"snapshot_every_ms": 100})
         deployment = deploy(flow.plan, config, width, Keeping(JOB, "new"))
         self.files = MemoryFiles()
@@ -69,16 +75,25 @@ class Keeper:
         assert isinstance(self.told[-1], events.Inject)
         return self.told[-1].barrier
 
-    def seal(self, epoch: int, *, is_showing: bool = False) -> list[str]:
+    def seal(
+        self, epoch: int, *, is_showing: bool = False, generation: int = 1
+    ) -> list[str]:
         """Let every task seal an epoch; return the names of its files."""
         found = []
         transactions = (("for_each", b"rows"),) if is_showing else ()
         for stage, task in self.ids:
             name = state_name(
-                epoch, "new", worker=1, stage=stage, task=task, generation=1
+                epoch,
+                "new",
+                worker=1,
+                stage=stage,
+                task=task,
+                generation=generation,
             )
             file = (name, *self.store.write_state(name, []), ("count",))
-            sealed = Sealed(1, 1, epoch, stage, task, file, (), transactions, 0)
+            sealed = Sealed(
+                1, generation, epoch, stage, task, file, (), transactions, 0
+            )
             self.keeper.handle(events.TaskSealed(sealed))
             found.append(name)
         self.work()
@@ -164,9 +179,12 @@ def test_savepoint_is_a_copy_of_the_next_epoch() -> None:
     job = Keeper(width=2)
     copied: list[int] = []
     ends: list[BaseException | None] = []
-    job.keeper.savepoint(
-        Savepoint(lambda _, manifest: copied.append(manifest.epoch), ends.append)
-    )
+
+    def copy(_: object, manifest: Manifest | None) -> None:
+        assert manifest is not None
+        copied.append(manifest.epoch)
+
+    job.keeper.savepoint(Savepoint(copy, ends.append))
     assert isinstance(job.told[-1], events.Inject)
     assert copied == []
 
@@ -188,6 +206,29 @@ def test_nothing_is_begun_for_a_job_that_has_ended() -> None:
     assert job.keeper.complete_epoch == Epoch(2)
     assert isinstance(job.told[-1], events.Inject)
     assert len(job.told) == 1
+
+
+def test_merges_belong_to_the_generation_that_was_told_of_them() -> None:
+    """Regression: a stage whose merge was forgotten by a pause was never merged again."""
+    job = Keeper(width=2)
+    job.keeper.ledger.compactions = Compactions(deltas_max=0)
+    job.open(INTERVAL_NS)
+    job.seal(3)
+    told = [each for each in job.told if isinstance(each, MergeFiles)]
+
+    job.keeper.handle(events.PauseRequested())
+    job.seal(4)
+    assert [each for each in job.told if isinstance(each, MergeFiles)] == told
+    job.keeper.handle(
+        events.Started(2, frozenset(job.ids), frozenset(), 2 * INTERVAL_NS)
+    )
+    job.open(3 * INTERVAL_NS)
+    job.seal(5, generation=2)
+
+    assert [each.snapshot[1] for each in job.told if isinstance(each, MergeFiles)] == [
+        3,
+        5,
+    ]
 
 
 def damaged_at_five(*, is_writing: bool, is_showing: bool = False) -> Keeper:

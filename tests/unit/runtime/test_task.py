@@ -19,11 +19,12 @@ from millstream.protocol.frames import FrameKind
 from millstream.runtime.chain import TaskFailedError
 from millstream.runtime.channels import InputChannel
 from millstream.runtime.intake import ChannelIntake
-from millstream.runtime.task import Task, TaskCut, TaskPhase
+from millstream.runtime.task import Task, TaskPhase
 from millstream.testing import ManualClock, Raise, ScriptedSource
 
 if TYPE_CHECKING:
     from millstream.plan.nodes import Spec
+    from millstream.runtime.task_cut import TaskCut
 
 
 def test_task_works_in_bounded_slices() -> None:

@@ -14,13 +14,15 @@ from millstream.plan.aggregate import builtin
 from millstream.protocol.barrier import Barrier, Order
 from millstream.protocol.ids import Epoch
 from millstream.runtime.chain import TaskFailedError
-from millstream.runtime.task import TaskCut, TaskPhase
+from millstream.runtime.seals import finished
+from millstream.runtime.task import TaskPhase
 from millstream.state.base import ALL_SHARDS
 from millstream.state.settings import StateSettings
 from millstream.state.table import MemoryTable
 
 if TYPE_CHECKING:
     from millstream.plan.nodes import Spec
+    from millstream.runtime.task_cut import TaskCut
 
 
 # Cuts.
@@ -110,7 +112,7 @@ class _ShelfWriter(SinkWriter[int]):
 
 
 def sealed(cut: TaskCut) -> list[tuple[str, Any]]:
-    return [(name, pickle.loads(wire)) for name, wire in cut.transactions]
+    return [(name, pickle.loads(wire)) for name, wire in finished(cut.transactions)]
 
 
 def test_sink_seals_at_every_cut_and_at_the_end() -> None:

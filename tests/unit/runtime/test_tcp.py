@@ -1,4 +1,7 @@
-"""TCPNetwork: two or three of them in one thread, over real loopback sockets."""
+"""TCPNetwork: two or three of them in one thread, over real loopback sockets.
+
+Every test runs with each protection: what the network promises does not depend on it.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from millstream.config import Config
 from millstream.errors import LocalProtocolError, TransportError
 from millstream.ports import FrameArrived, NetworkEvent, PeerConnected, PeerLost
 from millstream.protocol.frames import Frame, FrameKind
-from millstream.protocol.handshake import Role
+from millstream.protocol.handshake import Protection, Role
 from millstream.protocol.ids import COORDINATOR, ChannelId, Generation, PeerId
 from millstream.protocol.messages import Heartbeat
 from millstream.runtime.tcp import TCPNetwork
+from millstream.runtime.tls import make_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 JOB = b"job-0123456789ab"
 ONE, TWO = PeerId(1), PeerId(2)
 POLLS_MAX = 20_000
+CERTIFICATE = make_certificate()
 
 
 class ManualClock:
@@ -44,8 +49,9 @@ class ManualClock:
 class Cluster:
     """Networks of one job, and everything that has happened to each."""
 
-    def __init__(self) -> None:
+    def __init__(self, protection: Protection) -> None:
         self.clock = ManualClock()
+        self.protection = protection
         self.events: dict[TCPNetwork, list[NetworkEvent]] = {}
 
     def add(
@@ -63,6 +69,8 @@ class Cluster:
             clock=self.clock,
             config=config or Config(),
             listens=listens,
+            protection=self.protection,
+            certificate=CERTIFICATE,
         )
         self.events[network] = []
         return network
@@ -107,9 +115,9 @@ class Cluster:
         return event
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    cluster = Cluster()
+@pytest.fixture(params=list(Protection), ids=lambda each: each.name)
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    cluster = Cluster(request.param)
     yield cluster
     for network in cluster.events:
         network.close()
@@ -250,7 +258,7 @@ def test_a_refused_connection_is_a_loss(cluster: Cluster) -> None:
     one = cluster.add(ONE)
     one.connect(TWO, address)
 
-    assert cluster.lost(one) == PeerLost(TWO, "Connection refused")
+    assert cluster.lost(one) == PeerLost(TWO, "Connection refused", is_absent=True)
 
 
 def test_a_name_that_does_not_resolve_is_a_loss(cluster: Cluster) -> None:
@@ -316,10 +324,9 @@ def test_a_heartbeat_connection_stands_beside_the_main_one(cluster: Cluster) -> 
     assert cluster.arrived(coordinator, 1) == [a_heartbeat(1)]
 
     pulse.close()
-    frame = a_batch(0, ["main"])
-    main.send(COORDINATOR, frame)
+    main.send(COORDINATOR, a_heartbeat(1))
 
-    assert cluster.arrived(coordinator, 1) == [frame]
+    assert cluster.arrived(coordinator, 1) == [a_heartbeat(1)]
 
 
 def test_a_heartbeat_connection_carries_nothing_else(cluster: Cluster) -> None:

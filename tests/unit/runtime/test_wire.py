@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
 import msgpack
+import polars as pl
 import pytest
 from xxhash import xxh3_64_intdigest
 
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.protocol.barrier import Barrier, Order
 from millstream.protocol.frames import Frame, FrameKind
-from millstream.protocol.ids import ChannelId, Epoch, Generation
+from millstream.protocol.handshake import Role
+from millstream.protocol.ids import COORDINATOR, ChannelId, Epoch, Generation, PeerId
 from millstream.protocol.messages import Deploy, Heartbeat
-from millstream.runtime.wire import HEADER_BYTES, FrameDecoder, FrameEncoder
+from millstream.protocol.permits import permit
+from millstream.runtime.integrity import CHECKSUM, FIELD_BYTES
+from millstream.runtime.wire import FrameDecoder, FrameEncoder
+from millstream.state.batches import arrow_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +37,7 @@ def a_frame(kind: FrameKind, body: object = None) -> Frame:
 
 
 def encoded(frame: Frame) -> bytes:
-    return b"".join(FrameEncoder(LIMIT).encode(frame))
+    return b"".join(CHECKSUM.closed(*FrameEncoder(LIMIT).encode(frame)))
 
 
 def a_decoder() -> FrameDecoder:
@@ -41,9 +47,9 @@ def a_decoder() -> FrameDecoder:
 def forged(kind: int, payload: bytes, length: int | None = None) -> bytes:
     """Return a frame with a right checksum over whatever is in it."""
     announced = len(payload) if length is None else length
-    fields = struct.pack(">2sBBIIQI", b"MF", 1, kind, 3, 5, 11, announced)
+    fields = struct.pack(">2sBBIIQI", b"MF", 2, kind, 3, 5, 11, announced)
     checksum = xxh3_64_intdigest(payload, xxh3_64_intdigest(fields)) & 0xFFFFFFFF
-    return fields + struct.pack(">I", checksum) + payload
+    return fields + payload + struct.pack(">I", checksum)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +78,8 @@ def test_the_cost_of_a_batch_is_the_length_of_its_payload() -> None:
     batch = a_frame(FrameKind.BATCH, [b"x" * 500])
     others = [a_frame(FrameKind.CREDIT, 9), a_frame(FrameKind.BARRIER, BARRIER)]
 
-    assert len(encoded(batch)) == HEADER_BYTES + batch.cost
+    around = FIELD_BYTES + CHECKSUM.trailer_bytes
+    assert len(encoded(batch)) == around + batch.cost
     for frame in others:
         encoded(frame)
         assert frame.cost == 0
@@ -81,7 +88,8 @@ def test_the_cost_of_a_batch_is_the_length_of_its_payload() -> None:
 def test_a_row_that_changes_after_sending_arrives_as_it_was() -> None:
     """A queued frame never refers to memory that the user may change."""
     row = bytearray(b"a" * 100_000)
-    buffers = FrameEncoder(LIMIT).encode(a_frame(FrameKind.BATCH, [row]))
+    encoder = FrameEncoder(LIMIT)
+    buffers = CHECKSUM.closed(*encoder.encode(a_frame(FrameKind.BATCH, [row])))
     row[:] = b"b" * 100_000
 
     (frame,) = a_decoder().feed(b"".join(buffers))
@@ -103,14 +111,14 @@ def test_a_batch_over_the_limit_names_both_sizes() -> None:
         FrameEncoder(1000).encode(a_frame(FrameKind.BATCH, [b"x" * 2000]))
 
 
-@pytest.mark.parametrize("bit", range((HEADER_BYTES + 8) * 8))
+@pytest.mark.parametrize("bit", range((FIELD_BYTES + 8 + CHECKSUM.trailer_bytes) * 8))
 def test_every_flipped_bit_is_found(bit: int) -> None:
     """Header or payload, no damaged frame is ever delivered."""
     data = bytearray(encoded(a_frame(FrameKind.CREDIT, 77)))
     data[bit // 8] ^= 1 << bit % 8
 
     with pytest.raises(RemoteProtocolError):
-        a_decoder().feed(bytes(data) + bytes(HEADER_BYTES + LIMIT))
+        a_decoder().feed(bytes(data) + bytes(FIELD_BYTES + LIMIT))
 
 
 @pytest.mark.parametrize("length", [0, LIMIT + 1, 2**31, 2**32 - 1])
@@ -135,7 +143,10 @@ def test_an_impossible_length_is_refused_with_the_header(length: int) -> None:
         (forged(FrameKind.BARRIER, b"\xc1"), "a barrier is not msgpack"),
         (forged(FrameKind.BARRIER, msgpack.packb([7, 5])), "a barrier has 3 fields"),
         (forged(FrameKind.BARRIER, msgpack.packb([7, 5, ["x"]])), "an order that"),
-        (forged(FrameKind.BATCH, b"garbage"), "cannot be unpickled here"),
+        (
+            forged(FrameKind.BATCH, b"garbage"),
+            "a BATCH frame cannot be decoded here: UnpicklingError",
+        ),
         (
             forged(FrameKind.BATCH, pickle.dumps({"a": 1})),
             "a batch is a list, got dict",
@@ -147,6 +158,109 @@ def test_what_is_no_frame_is_the_peers_fault(data: bytes, reason: str) -> None:
     """The reason says what was wrong with it."""
     with pytest.raises(RemoteProtocolError, match=reason):
         a_decoder().feed(data)
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_compressed_batch_is_refused_before_it_is_decompressed(
+    monkeypatch: pytest.MonkeyPatch, compression: Any
+) -> None:
+    """A few bytes may say of themselves that they are terabytes."""
+    calls: list[object] = []
+    monkeypatch.setattr(pl, "read_ipc_stream", recorder(calls))
+    stream = io.BytesIO()
+    pl.DataFrame({"zeros": [0] * 10_000}).write_ipc_stream(
+        stream, compression=compression
+    )
+
+    with pytest.raises(RemoteProtocolError, match="a compressed Arrow stream"):
+        a_decoder().feed(forged(FrameKind.BATCH, stream.getvalue()))
+    assert calls == []
+
+
+FRAMES = [
+    pl.DataFrame(),
+    pl.DataFrame({"a": [1, None], "s": ["x", ""], "n": [None, None]}),
+    pl.DataFrame({"c": ["a", "b"], "l": [[1], []]}).with_columns(
+        pl.col("c").cast(pl.Categorical)
+    ),
+]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=["empty", "nulls", "dictionary"])
+def test_a_data_frame_survives_the_wire(frame: pl.DataFrame) -> None:
+    """What we write ourselves is never taken for compressed."""
+    (arrived,) = a_decoder().feed(encoded(a_frame(FrameKind.BATCH, frame)))
+
+    assert arrived.body.equals(frame)
+
+
+@pytest.mark.parametrize("size", range(8, 200, 7))
+def test_a_data_frame_that_is_cut_off_is_refused(size: int) -> None:
+    """Wherever its metadata ends, that is the peer's fault."""
+    stream = arrow_bytes(FRAMES[1])[:size]
+
+    with pytest.raises(RemoteProtocolError):
+        a_decoder().feed(forged(FrameKind.BATCH, stream))
+
+
+class Raises:
+    """A row whose unpickling raises what it is told to."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __reduce__(self) -> Any:
+        return raise_it, (self.error,)
+
+
+class Panic(BaseException):
+    """As `pyo3_runtime.PanicException`, which cannot be imported."""
+
+
+def raise_it(error: type[BaseException]) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("error", [SystemExit, Panic, GeneratorExit, MemoryError])
+def test_whatever_decoding_raises_ends_the_connection_only(
+    error: type[BaseException],
+) -> None:
+    """A process that decodes must not end because of what a peer sent."""
+    data = forged(FrameKind.BATCH, pickle.dumps([Raises(error)]))
+
+    with pytest.raises(RemoteProtocolError, match=error.__name__):
+        a_decoder().feed(data)
+
+
+def test_an_interrupt_from_the_keyboard_is_nobodys_frame() -> None:
+    """It may come while a frame is decoded, and is meant for the program."""
+    data = forged(FrameKind.BATCH, pickle.dumps([Raises(KeyboardInterrupt)]))
+
+    with pytest.raises(KeyboardInterrupt):
+        a_decoder().feed(data)
+
+
+@pytest.mark.parametrize("kind", list(FrameKind), ids=lambda kind: kind.name)
+def test_a_kind_that_may_not_come_is_refused_with_its_header(kind: FrameKind) -> None:
+    """Neither its payload is waited for, nor is it decoded."""
+    header = forged(kind, b"", 8)[:FIELD_BYTES]
+    for receiver, sender in ((COORDINATOR, PeerId(1)), (PeerId(1), PeerId(2))):
+        allowed = permit(receiver, sender)
+        decoder = FrameDecoder(bytearray(4096), LIMIT, allowed)
+        if kind not in allowed.kinds:
+            with pytest.raises(
+                RemoteProtocolError, match="may not come from this peer"
+            ):
+                decoder.feed(header)
+
+
+def test_a_long_heartbeat_is_refused_with_its_header() -> None:
+    """A heartbeat connection cannot be made to allocate."""
+    allowed = permit(COORDINATOR, PeerId(1), Role.HEARTBEAT)
+    decoder = FrameDecoder(bytearray(4096), LIMIT, allowed)
+
+    with pytest.raises(RemoteProtocolError, match="announces 17 bytes; at most 16"):
+        decoder.feed(forged(FrameKind.MESSAGE, b"", 17)[:FIELD_BYTES])
 
 
 def test_a_damaged_payload_is_never_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

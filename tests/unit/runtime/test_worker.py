@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.snapshots import KEY, MemoryFiles
 
 import millstream as ms
+from millstream.connectors.base import Later
 from millstream.launch.job import deploy
 from millstream.launch.keeping import Keeping
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
@@ -186,6 +189,88 @@ def test_user_error_is_reported_and_the_worker_stays_for_orders() -> None:
     stand.tell(Stop("the job failed"))
     stand.step()
     assert stand.has_left()
+
+
+class Unruly(ms.StatefulFunction[int, int, int]):
+    """Fails where it is told to, and whenever it is closed."""
+
+    def __init__(self, bad: int) -> None:
+        self.bad = bad
+
+    def on_record(self, key: int, value: int) -> Any:
+        if value == self.bad:
+            raise ValueError(value)
+        yield key
+
+    def close(self) -> None:
+        msg = "close failed"
+        raise OSError(msg)
+
+
+@pytest.mark.parametrize("bad", [2, 4], ids=["at the third record", "never"])
+def test_an_error_in_close_hides_no_other_and_is_told_if_there_is_none(
+    bad: int,
+) -> None:
+    """The first cause reaches the user, and the worker stays for orders."""
+    flow = ms.Flow("unruly")
+    flow.from_iterable(range(4)).key_by(lambda i: i % 2).process(Unruly(bad)).collect()
+    stand = Stand(flow)
+
+    failed = [m for m in stand.run() if isinstance(m, Failed)]
+
+    assert len(failed) == 1
+    assert failed[0].operator == "process"
+    expected = "ValueError: 2" if bad == 2 else "OSError: close failed; when it was"
+    assert expected in failed[0].text
+    stand.tell(Stop("the job failed"))
+    stand.step()
+    assert stand.has_left()
+    stand.worker.close()
+
+
+class Slow(ms.Sink[int], ms.SinkWriter[int]):
+    """Seals in the background, if there is room."""
+
+    def __init__(self, *, is_full: bool) -> None:
+        self.is_full = is_full
+
+    def open(self, job: str, task: int) -> ms.SinkWriter[int]:
+        return self
+
+    def write(self, rows: list[int]) -> None:
+        """Drop the rows."""
+
+    def seal(self, epoch: int) -> Any:
+        return Later(partial(self.store, epoch))
+
+    def store(self, epoch: int) -> str:
+        if self.is_full:
+            msg = "no space left on device"
+            raise OSError(msg)
+        return f"stored {epoch}"
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_what_a_sink_seals_later_is_told_or_fails_its_operator(
+    *, is_full: bool
+) -> None:
+    """Unlike state, such rows are in no later snapshot; so the task has to go back."""
+    flow = ms.Flow("slow")
+    flow.from_iterable(range(3)).write(Slow(is_full=is_full), name="slow")
+    heard = Stand(flow).run()
+
+    failed = [m for m in heard if isinstance(m, Failed)]
+    ended = [m for m in heard if isinstance(m, Ended)]
+    if is_full:
+        assert [f.operator for f in failed] == ["slow"]
+        assert "no space left" in failed[0].text
+        assert "while sealing what it wrote" in failed[0].text
+        assert (ended, Finished in kinds(heard)) == ([], False)
+    else:
+        assert failed == []
+        assert [e.transactions for e in ended] == [
+            (("slow", pickle.dumps("stored 1", protocol=5)),)
+        ]
 
 
 def test_stop_makes_the_worker_leave_with_the_reason() -> None:

@@ -121,7 +121,7 @@ def test_rows_of_any_kind_are_compared_in_any_order(
     ("found", "expected", "said"),
     [
         ([1, 1, 2], [1, 2], "got 1 rows (1) too many and lacks none"),
-        ([[1]], [[1], [2]], "got none too many and lacks 1 rows (('list', 2))"),
+        ([[1]], [[1], [2]], "got none too many and lacks 1 rows ([2])"),
         ([], [3], "got none too many and lacks 1 rows (3)"),
     ],
 )

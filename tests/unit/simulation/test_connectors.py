@@ -6,6 +6,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.sinking import sealed
 
 import millstream as ms
 from millstream.config import Config
@@ -105,10 +106,10 @@ def test_only_what_was_sealed_and_committed_is_visible() -> None:
     sink = RecordingSink()
     first, second = sink.open("job", 0), sink.open("job", 1)
     first.write([1])
-    transaction = first.seal(1)
+    transaction = sealed(first, 1)
     first.write([2])
     second.write([3])
-    second.seal(1)
+    sealed(second, 1)
 
     sink.commit("job", 1, [transaction])
 
@@ -123,7 +124,7 @@ def test_commit_may_be_repeated_with_the_same_epoch_only() -> None:
     sink = RecordingSink()
     writer = sink.open("job", 0)
     writer.write([1])
-    transaction = writer.seal(1)
+    transaction = sealed(writer, 1)
     sink.commit("job", 1, [transaction])
     sink.commit("job", 1, [transaction])
     assert (sink.rows, sink.problems) == ([1], [])
@@ -138,9 +139,9 @@ def test_new_rows_for_an_old_epoch_are_a_problem() -> None:
     sink = RecordingSink()
     writer = sink.open("job", 0)
     writer.write([1])
-    early = writer.seal(1)
+    early = sealed(writer, 1)
     writer.write([2])
-    late = writer.seal(2)
+    late = sealed(writer, 2)
     sink.commit("job", 2, [late])
 
     sink.commit("job", 1, [early])

@@ -174,7 +174,7 @@ def test_batch_that_cannot_be_read_breaks_the_connection() -> None:
 
     (lost,) = pair.pass_time(pair.two)
     assert isinstance(lost, PeerLost)
-    assert "cannot be unpickled" in lost.reason
+    assert "cannot be decoded here" in lost.reason
     assert pair.one.poll(0) == [PeerLost(TWO, "it closed the connection")]
 
 
@@ -183,7 +183,9 @@ def test_dialing_nobody_is_refused() -> None:
     pair = Pair()
     pair.one.connect(THREE, ("", 0))
 
-    assert pair.pass_time(pair.one) == [PeerLost(THREE, "connection refused")]
+    assert pair.pass_time(pair.one) == [
+        PeerLost(THREE, "connection refused", is_absent=True)
+    ]
 
 
 def test_dialing_over_a_cut_link_times_out() -> None:

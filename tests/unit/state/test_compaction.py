@@ -11,6 +11,7 @@ from tests.snapshots import JOB, KEY, MemoryFiles
 
 from millstream.errors import LocalProtocolError, SnapshotError
 from millstream.protocol.ids import Epoch
+from millstream.state import row_merging
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
 from millstream.state.compaction import Merging, compacted, merged, register_merger
 from millstream.state.keyhash import shard_of
@@ -63,14 +64,19 @@ def rows_of(segments: list[Segment]) -> list[tuple[Any, Any]]:
     return [row for segment in segments for row in decode_rows(segment.payload)]
 
 
-@given(CHANGES)
-def test_base_is_the_table(batches: list[dict[int, int | None]]) -> None:
+@given(CHANGES, st.sampled_from([1, 40, 1 << 18]))
+def test_base_is_the_table(
+    batches: list[dict[int, int | None]], step_bytes: int
+) -> None:
     """With nothing deleted left in it, and every key in the shard it belongs to."""
     history = History()
     for changes in batches:
         history.change(changes)
 
-    segments = history.compacted(history.refs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("millstream.state.row_merging.STEP_BYTES", step_bytes)
+        patch.setattr("millstream.state.row_codec.SEGMENT_ROWS_MIN", 4)
+        segments = history.compacted(history.refs)
 
     assert dict(rows_of(segments)) == dict(history.table.items())
     assert len(rows_of(segments)) == len(history.table.items())
@@ -103,6 +109,30 @@ def test_deleted_key_is_said_to_be_deleted_in_a_merged_delta() -> None:
     history.change({1: 1})
     history.change({1: None})
     assert rows_of(history.compacted(history.refs[1:])) == [(1, DELETED)]
+
+
+def test_rows_of_a_few_shards_are_in_memory_at_a_time() -> None:
+    """A worker must be able to merge more than it could hold twice."""
+    history = History()
+    history.change(dict.fromkeys(range(4000), 0))
+    for epoch in range(1, 4):
+        history.change(dict.fromkeys(range(0, 4000, 7), epoch))
+    counts: list[int] = []
+    joined = row_merging._joined
+
+    def counted(*arguments: Any, **options: Any) -> dict[Any, Any]:
+        rows = joined(*arguments, **options)
+        counts.append(len(rows))
+        return rows
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_merging, "STEP_BYTES", 1000)
+        patch.setattr(row_merging, "_joined", counted)
+        segments = history.compacted(history.refs)
+
+    assert dict(rows_of(segments)) == dict(history.table.items())
+    assert sum(counts) == 4000
+    assert max(counts) < 400
 
 
 def test_state_of_a_task_is_its_newest() -> None:

@@ -194,6 +194,7 @@ def test_folder_that_cannot_be_listed_is_not_an_empty_one(
 
     files = LocalFiles(tmp_path)
     assert files.names("manifests") == []
+    (tmp_path / "manifests").mkdir()
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(PermissionError):
         files.names("manifests")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import pickle
 from collections import Counter, namedtuple
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
@@ -12,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from millstream.state.keyhash import KEY_HASH_VERSION, key_hash, shard_of
@@ -87,6 +89,63 @@ class Loose:
     """Can change, so it cannot be a key."""
 
     city: str
+
+
+@dataclass(frozen=True)
+class Mail:
+    """Says itself which addresses are the same."""
+
+    address: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mail) and self.address.lower() == other.address.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.address.lower())
+
+
+class KnownMail(Mail):
+    """Says by what, too."""
+
+    def __millstream_key__(self) -> str:
+        return self.address.lower()
+
+
+class AnyCase(str):
+    """Text that equals text in other letters."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self.lower() == other.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.lower())
+
+
+class Rough(tuple[float, ...]):
+    """A tuple of numbers that are about the same."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rough) and round(self[0]) == round(other[0])
+
+    def __hash__(self) -> int:
+        return hash(round(self[0]))
+
+
+class Flat(enum.Enum):
+    """Members that all are equal."""
+
+    ONE = 1
+    TWO = 2
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Flat)
+
+    def __hash__(self) -> int:
+        return 1
 
 
 GOLDEN: list[tuple[Any, int]] = [
@@ -189,19 +248,46 @@ def test_keys_that_look_alike_hash_apart() -> None:
         ([1], "a list cannot be a key; use None, a number, str"),
         ({"a": 1}, "a dict cannot be a key"),
         (("a", {1}), "a set cannot be a key"),
-        (object(), "a object cannot be a key"),
+        (object(), "an object cannot be a key"),
         (bytearray(b"x"), "a bytearray cannot be a key"),
         (Loose("a"), "a Loose cannot be a key; declare the dataclass with frozen=True"),
         (Place, "a type cannot be a key"),
         (np.array(1), "a ndarray cannot be a key"),
         (np.datetime64("2024-01-01"), r"a datetime64 cannot be a key; .*\.item\(\)"),
         (np.longdouble(1), "a longdouble cannot be a key"),
+        (Mail("a"), "a Mail cannot be a key; it has an __eq__ or __hash__ of its own"),
+        (AnyCase("a"), "AnyCase cannot be a key; .* define __millstream_key__"),
+        (("a", Rough((1.0,))), "a Rough cannot be a key; it has an __eq__"),
+        (Flat.ONE, "a Flat cannot be a key; it has an __eq__"),
+        (KnownMail, "a type cannot be a key"),
     ],
 )
 def test_what_may_not_be_a_key_is_named(key: Any, message: str) -> None:
     """The error names the type, inside a tuple too, and says what may be a key."""
     with pytest.raises(TypeError, match=message):
         key_hash(key)
+
+
+def test_class_with_an_equality_of_its_own_says_by_what() -> None:
+    """Whatever it returns is hashed, so it may equal plain values as well."""
+    keys = (KnownMail("Ann"), KnownMail("aNN"), "ann")
+
+    assert len({key_hash(key) for key in keys}) == 1
+    assert key_hash(KnownMail("bob")) != key_hash(keys[0])
+
+
+def test_times_of_pandas_are_keys() -> None:
+    """Equal to those of Python where they say the same; nanoseconds and NaT are told apart."""
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    fine = pd.Timestamp(noon) + pd.Timedelta(7, "ns")
+    day = pd.Timedelta(days=1)
+
+    assert key_hash(pd.Timestamp(noon)) == key_hash(noon)
+    assert key_hash(pd.Timestamp(noon).tz_convert("Asia/Tokyo")) == key_hash(noon)
+    assert key_hash(fine) == key_hash(fine.tz_convert("Asia/Tokyo")) != key_hash(noon)
+    assert key_hash(day) == key_hash(timedelta(days=1))
+    assert key_hash(day + pd.Timedelta(7, "ns")) != key_hash(day)
+    assert key_hash(pd.NaT) == key_hash(pickle.loads(pickle.dumps(pd.NaT)))
 
 
 def test_a_lone_surrogate_can_be_in_a_key() -> None:

@@ -15,6 +15,7 @@ from millstream.errors import SnapshotError
 from millstream.protocol.handshake import derive_key
 from millstream.state import manifest as module
 from millstream.state.manifest import (
+    FORMAT,
     FileRef,
     Manifest,
     decoded_manifest,
@@ -22,6 +23,7 @@ from millstream.state.manifest import (
 )
 from millstream.state.store import SnapshotStore
 
+DIRECTORY = bytes(range(16))
 NAME = "epochs/00000001/run-1-0-0-1.state"
 REF = FileRef(NAME, 5, "0" * 64, ("count",), True, 1, 0, 0, 0)  # noqa: FBT003
 
@@ -36,8 +38,16 @@ def some_manifest() -> Manifest:
     )
 
 
-def signed(body: bytes, *, version: int = 1) -> bytes:
+def decoded(data: bytes, key: bytes = KEY) -> Manifest:
+    """Return what bytes say in the directory that they were written for."""
+    return decoded_manifest(data, key, lambda: DIRECTORY)
+
+
+def signed(
+    body: bytes, *, version: int = FORMAT, directory: bytes = DIRECTORY
+) -> bytes:
     """Return bytes that only somebody with the key can make."""
+    body = directory + body
     data = struct.pack(">4sHQ", b"MSMF", version, len(body)) + body
     return data + hmac.digest(derive_key(KEY, b"manifest"), data, "sha256")
 
@@ -56,7 +66,7 @@ def a_file(**changes: Any) -> list[list[Any]]:
 def test_manifest_comes_back_as_it_was() -> None:
     """With every field."""
     manifest = some_manifest()
-    assert decoded_manifest(encoded_manifest(manifest, KEY), KEY) == manifest
+    assert decoded(encoded_manifest(manifest, KEY, DIRECTORY)) == manifest
 
 
 def test_manifest_has_one_form() -> None:
@@ -64,22 +74,24 @@ def test_manifest_has_one_form() -> None:
     manifest = some_manifest()
     offsets = {"read": dict(reversed(manifest.offsets["read"].items()))}
     other = replace(manifest, offsets=offsets)
-    assert encoded_manifest(other, KEY) == encoded_manifest(manifest, KEY)
+    assert encoded_manifest(other, KEY, DIRECTORY) == encoded_manifest(
+        manifest, KEY, DIRECTORY
+    )
 
 
 def test_manifest_of_another_key_is_refused_before_it_is_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Bytes of strangers reach no parser."""
-    data = encoded_manifest(some_manifest(), KEY)
+    data = encoded_manifest(some_manifest(), KEY, DIRECTORY)
     parsed: list[bytes] = []
     monkeypatch.setattr(module, "_unpacked", parsed.append)
     for spot in range(len(data)):
         flipped = data[:spot] + bytes([data[spot] ^ 1]) + data[spot + 1 :]
         with pytest.raises(SnapshotError):
-            decoded_manifest(flipped, KEY)
+            decoded(flipped)
     with pytest.raises(SnapshotError, match="another key"):
-        decoded_manifest(data, KEY[::-1])
+        decoded(data, KEY[::-1])
     assert parsed == []
 
 
@@ -102,9 +114,9 @@ def test_name_that_is_none_of_a_state_file_is_refused(name: str) -> None:
     """Even from somebody who has the key."""
     for field in ("files", "results"):
         with pytest.raises(SnapshotError, match="is no name"):
-            decoded_manifest(changed(**{field: a_file(name=name)}), KEY)
+            decoded(changed(**{field: a_file(name=name)}))
     with pytest.raises(SnapshotError, match="is no name"):
-        decoded_manifest(changed(splits=a_file(name=name)[0]), KEY)
+        decoded(changed(splits=a_file(name=name)[0]))
 
 
 @pytest.mark.parametrize(
@@ -143,14 +155,14 @@ def test_name_that_is_none_of_a_state_file_is_refused(name: str) -> None:
 def test_field_that_is_not_as_it_must_be_is_refused(changes: dict[str, Any]) -> None:
     """What is signed may still come from a version with a bug."""
     with pytest.raises(SnapshotError):
-        decoded_manifest(changed(**changes), KEY)
+        decoded(changed(**changes))
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x90", b"\x01", b"\x80", b"\x80\x80"])
 def test_body_of_another_shape_is_refused(body: bytes) -> None:
     """Signed or not, it must be a manifest."""
     with pytest.raises(SnapshotError):
-        decoded_manifest(signed(body), KEY)
+        decoded(signed(body))
 
 
 def test_missing_field_is_refused() -> None:
@@ -159,14 +171,31 @@ def test_missing_field_is_refused() -> None:
     for name in plain:
         rest = {field: plain[field] for field in plain if field != name}
         with pytest.raises(SnapshotError):
-            decoded_manifest(signed(msgpack.packb(rest)), KEY)
+            decoded(signed(msgpack.packb(rest)))
 
 
-def test_newer_format_is_named() -> None:
+@pytest.mark.parametrize(
+    ("version", "age"), [(FORMAT - 1, "older"), (FORMAT + 1, "newer")]
+)
+def test_other_format_is_named(version: int, age: str) -> None:
     """The user learns that the release is the problem, not the disk."""
     body = module._packed(some_manifest())
-    with pytest.raises(SnapshotError, match="format 2"):
-        decoded_manifest(signed(body, version=2), KEY)
+    with pytest.raises(SnapshotError, match=f"{age} Millstream, in format {version}"):
+        decoded(signed(body, version=version))
+
+
+def test_manifest_of_the_format_before_is_refused_by_its_format() -> None:
+    """It has no id; to read it would let its writer choose to have none."""
+    old = signed(module._packed(some_manifest()), version=2, directory=b"")
+    with pytest.raises(SnapshotError, match="older Millstream, in format 2"):
+        decoded(old)
+
+
+def test_manifest_counts_in_its_own_directory_only() -> None:
+    """Several directories may have one key, from the environment."""
+    data = encoded_manifest(some_manifest(), KEY, DIRECTORY[::-1])
+    with pytest.raises(SnapshotError, match="belongs to another state directory"):
+        decoded(data)
 
 
 def test_manifest_that_could_not_be_read_back_is_not_written() -> None:
@@ -179,4 +208,4 @@ def test_manifest_that_could_not_be_read_back_is_not_written() -> None:
     ]
     for each in bad:
         with pytest.raises(SnapshotError):
-            encoded_manifest(each, KEY)
+            encoded_manifest(each, KEY, DIRECTORY)

@@ -10,7 +10,7 @@ import pytest
 from millstream.errors import UsageError
 from millstream.protocol.ids import Epoch
 from millstream.state.keyhash import key_hash
-from millstream.state.rocks import RocksTable
+from millstream.state.rocks import RocksTable, _shared
 from millstream.state.row_codec import decode_rows
 from millstream.state.settings import StateSettings
 
@@ -108,6 +108,23 @@ def test_directory_waits_for_a_capture(tmp_path: Path) -> None:
     del capture
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_write_buffers_of_all_tables_share_one_limit(tmp_path: Path) -> None:
+    """Otherwise a worker of many tables grows for hours."""
+    memory_bytes = 4 << 20
+    tables = [RocksTable(1024, str(tmp_path), 10, memory_bytes) for _ in range(3)]
+    usages = []
+    for start in range(0, 12_000, 100):
+        batch = range(start, start + 100)
+        for table in tables:
+            table.touch(batch).update(dict.fromkeys(batch, b"x" * 1000))
+        usages.append(_shared(memory_bytes)[1].get_usage())
+    for table in tables:
+        table.close()
+
+    # Buffers that are being flushed come on top; 36 MB were written.
+    assert 0 < max(usages) <= 3 * memory_bytes
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

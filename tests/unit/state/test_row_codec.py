@@ -51,7 +51,7 @@ def test_value_that_may_change_is_pickled(value: object) -> None:
     (frozen,) = frozen_values(["k"], [value])
 
     assert isinstance(frozen, Frozen)
-    assert decode_rows(encode_rows([("k", frozen)])) == [("k", value)]
+    assert decode_rows(encode_rows(["k"], [frozen])) == [("k", value)]
 
 
 def test_large_shard_is_spread_over_segments() -> None:
@@ -62,7 +62,7 @@ def test_large_shard_is_spread_over_segments() -> None:
 
     assert [segment.shards for segment in segments] == [(7, 8), (7, 8)]
     assert segments[1] == Segment(
-        "sum", 3, SegmentKind.ROWS, (7, 8), encode_rows([(SEGMENT_ROWS_MAX, 0)])
+        "sum", 3, SegmentKind.ROWS, (7, 8), encode_rows([SEGMENT_ROWS_MAX], [0])
     )
 
 

@@ -104,10 +104,10 @@ def test_file_that_cannot_be_read_now_is_not_damage() -> None:
     """An older epoch would be wrong: its successor has been committed."""
 
     class Unreadable(MemoryFiles):
-        def read(self, name: str) -> bytes:
+        def read(self, name: str, bytes_max: int | None = None) -> bytes:
             if name.startswith("epochs/00000002"):
                 raise PermissionError(errno.EACCES, "Permission denied")
-            return super().read(name)
+            return super().read(name, bytes_max)
 
     files = MemoryFiles()
     driver = started(files)

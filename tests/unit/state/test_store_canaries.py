@@ -161,7 +161,21 @@ class Unauthenticated(SnapshotStore):
     """Parses a manifest without a look at its HMAC."""
 
     def _decode(self, data: bytes) -> Manifest:
-        return manifests._unpacked(data[manifests._START.size : -32])
+        return manifests._unpacked(data[manifests._START.size + 16 : -32])
+
+
+class BelievingNotes(SnapshotStore):
+    """Takes a name for what it says, whoever made it."""
+
+    def _is_proved(self, name: str) -> bool:
+        return True
+
+
+class AtHomeEverywhere(SnapshotStore):
+    """Does not ask which directory a manifest was written for."""
+
+    def _decode(self, data: bytes) -> Manifest:
+        return manifests.decoded_manifest(data, self._key, lambda: data[14:30])
 
 
 class Silent(SnapshotStore):
@@ -210,7 +224,7 @@ class FencedBefore(SnapshotStore):
 
     def write_manifest(self, manifest: Manifest) -> None:
         self._refuse_superseded()
-        data = manifests.encoded_manifest(manifest, self._key)
+        data = manifests.encoded_manifest(manifest, self._key, self.directory)
         self._publish(ManifestId(manifest.claim, manifest.epoch), data)
 
 
@@ -301,6 +315,8 @@ CANARIES = [
     ),
     (Subject(store=RemovingOpenFiles), "collection_keeps_what_is_needed"),
     (Subject(store=KeepingOrphans), "collection_keeps_what_is_needed"),
+    (Subject(store=BelievingNotes), "forged_notes_change_nothing"),
+    (Subject(store=AtHomeEverywhere), "foreign_snapshots_do_not_count"),
     (
         Subject(store=RemovingFilesFirst),
         "crash_during_collection_keeps_manifests_whole",

@@ -124,6 +124,19 @@ def test_touching_a_key_that_never_was_is_a_deletion(make: Callable[[], Table]) 
     assert pairs(table.capture(Epoch(2), since=Epoch(1))) == {"ghost": DELETED}
 
 
+def test_keys_of_many_abandoned_epochs_are_kept_once(make: Callable[[], Table]) -> None:
+    """A disk may be full for days."""
+    table = make()
+    table.capture(Epoch(1), since=BEGINNING)
+    table.complete(Epoch(1))
+    for number in range(2, 9):
+        table.touch("ab").update(a=number, b=number)
+        table.capture(Epoch(number), since=Epoch(1))
+
+    touched = table._touched  # type: ignore[attr-defined]
+    assert [len(keys) for keys in touched._by_epoch.values()] == [2]
+
+
 def test_abandoned_epoch_is_part_of_the_next_delta(make: Callable[[], Table]) -> None:
     """Deltas build on the last complete epoch, not on the last cut."""
     table = make()

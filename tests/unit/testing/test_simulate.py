@@ -35,14 +35,13 @@ def test_seeds_are_a_number_or_numbers() -> None:
 
 
 def test_failure_says_how_to_reproduce_it() -> None:
-    """One line that can be pasted into a shell."""
+    """A call: no command would find a flow that is made in a test."""
     with pytest.raises(SimulationFailedError) as caught:
         simulate(counts(), seeds=range(42, 50), faults=False, check=wrong)
 
     text = str(caught.value)
     assert "seed 42: the check raised AssertionError: never good enough" in text
-    command = "millstream simulate test_simulate.py --faults none --seed 42"
-    assert text.endswith(f"reproduce: {command}")
+    assert text.endswith("reproduce: simulate(flow, seed=42, faults='none')")
     assert len(caught.value.report.outcomes) == 1
 
 
@@ -55,7 +54,7 @@ def test_failures_can_be_reported_instead() -> None:
     assert not report.is_clean
     assert len(report.failures) == 4
     assert report.outcome_counts == {"succeeded": 4}
-    assert "--workers 2 --faults none --seed 0" in report.summary()
+    assert "simulate(flow, seed=0, workers=2, faults='none')" in report.summary()
 
 
 def test_check_gets_the_rows_by_the_name_of_the_sink() -> None:
@@ -75,6 +74,23 @@ def test_faults_are_counted() -> None:
         len(outcome.faults) for outcome in report.outcomes
     )
     assert report.fault_counts
+
+
+def failing() -> ms.Flow:
+    flow = ms.Flow("failing")
+    flow.from_iterable(["1", "0"]).map(lambda text: 1 // int(text)).collect()
+    return flow
+
+
+def test_flow_that_always_fails_is_not_clean() -> None:
+    """Whatever goes wrong besides; unless one says that it should fail."""
+    report = simulate(failing(), seeds=3, faults="none", on_failure="report")
+
+    assert len(report.failures) == 3
+    assert "the job ended with OperatorError" in report.summary()
+    assert simulate(failing(), seeds=3, fails=True).is_clean
+    report = simulate(counts(), seeds=1, fails=True, faults="none", on_failure="report")
+    assert "it should have raised, and did not" in report.summary()
 
 
 def test_every_seed_is_told() -> None:

@@ -1,0 +1,71 @@
+"""The driver's side of what a job writes to: claimed, prepared, committed, given up."""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.launch.boundary import asking
+from millstream.plan.nodes import Write
+
+if TYPE_CHECKING:
+    from millstream.connectors.base import Sink
+    from millstream.launch.keeping import Keeping
+    from millstream.plan.stages import StagePlan
+    from millstream.state.manifest import Transaction
+
+__all__ = ["Sinks", "named_sinks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sinks:
+    """The driver's side of all connectors that a job writes to, by operator name."""
+
+    keeping: Keeping
+    sinks: dict[str, Sink[Any]]
+
+    def prepare(self, *, is_complete: bool) -> None:
+        """Make the destinations; what an earlier run had sealed is committed first."""
+        keeping, manifest = self.keeping, self.keeping.manifest
+        is_resumed = manifest is not None
+        with ExitStack() as undo:
+            for name, sink in self.sinks.items():
+                with asking(name, "to claim its destination"):
+                    leave = sink.claim(
+                        keeping.job, state=keeping.owner, is_resumed=is_resumed
+                    )
+                if leave is not None:
+                    keeping.held.callback(leave)
+                if not is_resumed:
+                    undo.callback(sink.abort, keeping.job)
+            for name, sink in self.sinks.items():
+                with asking(name, "to prepare its output"):
+                    sink.prepare(keeping.job, is_resumed=is_resumed)
+            undo.pop_all()
+        if manifest is not None and keeping.claim:
+            self.commit(manifest.epoch, manifest.transactions, is_last=is_complete)
+
+    def commit(
+        self, epoch: int, transactions: tuple[Transaction, ...], *, is_last: bool
+    ) -> None:
+        """Make what was sealed up to an epoch visible; safe to repeat."""
+        for name, sink in self.sinks.items():
+            own = [pickle.loads(t) for n, _, t in transactions if n == name]  # noqa: S301
+            with asking(name, f"to commit epoch {epoch}"):
+                sink.commit(self.keeping.job, epoch, own)
+                if is_last:
+                    sink.complete(self.keeping.job)
+
+    def abort(self) -> None:
+        """Remove what was not committed, unless the job can be gone on with."""
+        if not self.keeping.claim:
+            for sink in self.sinks.values():
+                sink.abort(self.keeping.job)
+
+
+def named_sinks(stages: StagePlan) -> dict[str, Sink[Any]]:
+    """Return the connectors that a flow writes to, by operator name."""
+    nodes = [node for stage in stages.stages for node in stage.nodes]
+    return {n.name: n.spec.sink for n in nodes if isinstance(n.spec, Write)}

@@ -1,0 +1,112 @@
+"""Who gives way when more strangers knock than may wait at the door.
+
+Connections that have not proved yet that they belong to the job are counted by the
+address they come from.  This module decides which of them is dropped for a newcomer.  It
+knows neither sockets nor deadlines, and chance comes from outside.
+
+Theory of operation
+-------------------
+A member says at once what only members know, the name of the job, and is *greeted* then.
+Somebody who holds places without knowing it displaces only those who have not said it
+either.  An address that has used up its share displaces its own connections, and
+otherwise the address that has most of them gives way, so that one host cannot displace
+another.  Within an address the victim is drawn: the oldest would be the member that is
+just about to prove itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+__all__ = ["HalfOpen"]
+
+K = TypeVar("K", bound="Hashable")
+
+
+class HalfOpen(Generic[K]):
+    """The connections that have proved nothing yet.
+
+    Parameters
+    ----------
+    total_max
+        So many at most.
+    address_max
+        So many at most of one address.
+    choose
+        Draws one of several.
+
+    Examples
+    --------
+    >>> waiting = HalfOpen(2, 2, choose=lambda several: several[0])
+    >>> waiting.admit("a", "10.0.0.1"), waiting.admit("b", "10.0.0.1")
+    (None, None)
+    >>> waiting.greet("a")
+    >>> waiting.admit("c", "10.0.0.2")
+    'b'
+    """
+
+    def __init__(
+        self, total_max: int, address_max: int, *, choose: Callable[[Sequence[K]], K]
+    ) -> None:
+        self._total_max = total_max
+        self._address_max = address_max
+        self._choose = choose
+        self._address_of: dict[K, str] = {}
+        self._silent: dict[str, dict[K, None]] = {}
+        self._greeted: dict[str, dict[K, None]] = {}
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._address_of)
+
+    def admit(self, key: K, address: str) -> K | None:
+        """Take a newcomer in; return the one that must be dropped for it."""
+        victim = None
+        if self._count(address) >= self._address_max:
+            victim = self._victim(address)
+        elif len(self) >= self._total_max:
+            victim = self.most_crowded()
+        if victim is not None:
+            self.remove(victim)
+        self._address_of[key] = address
+        self._silent.setdefault(address, {})[key] = None
+        return victim
+
+    def most_crowded(self) -> K | None:
+        """Return the one that must give way where there is no room for any more."""
+        if not self._address_of:
+            return None
+        addresses = dict.fromkeys(self._address_of.values())
+        return self._victim(max(addresses, key=self._count))
+
+    def greet(self, key: K) -> None:
+        """Take note that a connection knows the name of the job."""
+        address = self._address_of.get(key)
+        if address is not None and key in self._silent.get(address, ()):
+            self._discard(self._silent, address, key)
+            self._greeted.setdefault(address, {})[key] = None
+
+    def remove(self, key: K) -> None:
+        """Forget a connection; one that is not there is fine."""
+        address = self._address_of.pop(key, None)
+        if address is not None:
+            self._discard(self._silent, address, key)
+            self._discard(self._greeted, address, key)
+
+    def _count(self, address: str) -> int:
+        return len(self._silent.get(address, ())) + len(self._greeted.get(address, ()))
+
+    def _victim(self, address: str) -> K:
+        return self._choose(
+            list(self._silent.get(address) or self._greeted.get(address) or ())
+        )
+
+    def _discard(self, groups: dict[str, dict[K, None]], address: str, key: K) -> None:
+        group = groups.get(address)
+        if group is not None:
+            group.pop(key, None)
+            if not group:
+                del groups[address]

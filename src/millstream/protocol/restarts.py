@@ -1,0 +1,65 @@
+"""How often a job with snapshots goes on after a loss or a failure, and when it gives up.
+
+Counts what happened since the last complete epoch; what is done about it is decided in
+`millstream.protocol.job`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from millstream.protocol.ids import PeerId
+    from millstream.protocol.messages import Failed
+
+__all__ = ["LOSSES_MAX", "Restarts"]
+
+LOSSES_MAX = 20
+"""Workers that a running job may lose without a complete epoch between."""
+
+
+class Restarts:
+    """The budget of one job.
+
+    Parameters
+    ----------
+    restarts_max
+        How often the same failure, or a loss in the same place before the job has begun,
+        is put up with.
+    """
+
+    def __init__(self, restarts_max: int) -> None:
+        self.restarts_max = restarts_max
+        self._fruitless_losses = 0
+        #: How many workers were lost before this one in the same place.
+        self._lost_starts: dict[PeerId, int] = {}
+        self._last_failure: tuple[str, str, str] | None = None
+        #: How often the last failure came in a row.
+        self.same_failures = 0
+
+    def get_on(self) -> None:
+        """Forget what happened: an epoch is complete."""
+        self._fruitless_losses, self._last_failure = 0, None
+
+    def count_failure(self, report: Failed) -> bool:
+        """Count a failure; return whether it came too often."""
+        failure = (report.kind, report.operator, report.location)
+        self.same_failures += 1
+        if failure != self._last_failure:
+            self._last_failure, self.same_failures = failure, 1
+        return self.same_failures > self.restarts_max
+
+    def count_loss(self, *, what: str) -> str:
+        """Count a loss of a job that has begun; say why it is one too many, or nothing."""
+        self._fruitless_losses += 1
+        if self._fruitless_losses <= LOSSES_MAX:
+            return ""
+        return f"{what}, the last of {LOSSES_MAX} in a row without a snapshot between"
+
+    def count_start(self, worker: PeerId, replacement: PeerId, reason: str) -> str:
+        """Count a loss before the job has begun; say why it is one too many, or nothing."""
+        tries = self._lost_starts.pop(worker, 0) + 1
+        self._lost_starts[replacement] = tries
+        if tries <= self.restarts_max:
+            return ""
+        return f"a worker could not start: {reason}, the last of {tries} tries"

@@ -1,0 +1,30 @@
+"""Copies of values that somebody may go on changing; what cannot change is not copied."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from millstream.state.nan import NotANumber
+
+__all__ = ["is_fixed", "own_copy"]
+
+_SCALARS = frozenset({bool, bytes, complex, float, int, str, type(None), NotANumber})
+_FIXED = (tuple, frozenset)
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether nobody can change a value, nor anything in it.
+
+    Examples
+    --------
+    >>> is_fixed((1, ("a", None))), is_fixed((1, []))
+    (True, False)
+    """
+    kind = type(value)
+    return kind in _SCALARS or (kind in _FIXED and all(map(is_fixed, value)))
+
+
+def own_copy(value: Any) -> Any:
+    """Return a copy that shares nothing that can change with the value."""
+    return value if is_fixed(value) else copy.deepcopy(value)

@@ -1,0 +1,103 @@
+"""Write `docs/reference/api.md` from the docstrings: ``python -m tests.docs.api_reference``.
+
+The page lists every public name with its first sentence; what is behind it is in the
+docstring itself, with an example that the tests run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+
+__all__ = ["PAGE", "reference"]
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
+
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "Flows and jobs": ("Flow", "Job", "ResultHandle"),
+    "Streams of rows": ("Stream", "KeyedStream", "GroupedStream", "WindowedStream"),
+    "Streams of frames": ("Frame", "GroupedFrame", "WindowedFrame", "WindowFrame"),
+    "Stateful functions": ("StatefulFunction", "ValueState", "ListState", "MapState"),
+    "Connectors of your own": ("Source", "SourceReader", "Sink", "SinkWriter"),
+}
+"""Classes whose members are listed one by one; all other names are a line each."""
+
+_INSIDE = frozenset(
+    {"add", "as_input", "enter", "instance", "rebuffered", "remember", "untimed"}
+    | {"declared_state", "with_value"}
+)
+"""Methods that the package calls on objects of users, and users on nothing."""
+
+_HEAD = """\
+# The API at a glance
+
+*For people who look for a name.*
+
+Each name with its first sentence.
+`help(ms.Stream.window)` in Python has the rest: parameters, what is raised, and an example that the tests run.
+"""
+
+
+def reference() -> str:
+    """Return the page as it should be."""
+    parts = [_HEAD]
+    for title, names in _GROUPS.items():
+        parts.append(f"## {title}\n")
+        parts += [_of_class(name) for name in names]
+    listed = {name for names in _GROUPS.values() for name in names}
+    rest = [name for name in ms.__all__ if name not in listed and name != "windows"]
+    parts.append("## Windows: `ms.windows`\n")
+    parts.append(_table({n: getattr(ms.windows, n) for n in ms.windows.__all__}))
+    parts.append("## Everything else in `millstream`\n")
+    parts.append(_table({name: getattr(ms, name) for name in rest}))
+    return "\n".join(parts)
+
+
+def _of_class(name: str) -> str:
+    kind = getattr(ms, name)
+    members = {
+        member: getattr(kind, member)
+        for member, value in inspect.getmembers(kind)
+        if not member.startswith("_")
+        and member not in _INSIDE
+        and (inspect.isfunction(value) or isinstance(value, property))
+    }
+    return f"### `{name}`\n\n{_first_sentence(kind)}\n\n{_table(members)}"
+
+
+def _table(members: dict[str, Any]) -> str:
+    rows = [
+        f"| `{name}{_parameters(member)}` | {_first_sentence(member)} |"
+        for name, member in sorted(members.items())
+    ]
+    return "\n".join(["| name | what it is |", "|---|---|", *rows, ""])
+
+
+def _parameters(member: Any) -> str:
+    """Return the names of what is passed, without types, which only `help` has room for."""
+    if not inspect.isfunction(member):
+        return ""
+    stars: dict[Any, str] = {
+        inspect.Parameter.VAR_POSITIONAL: "*",
+        inspect.Parameter.VAR_KEYWORD: "**",
+    }
+    names = []
+    for parameter in inspect.signature(member).parameters.values():
+        is_optional = parameter.default is not inspect.Parameter.empty
+        name = stars.get(parameter.kind, "") + parameter.name
+        names.append(f"{name}=" if is_optional else name)
+    return f"({', '.join(name for name in names if name != 'self')})"
+
+
+def _first_sentence(member: Any) -> str:
+    paragraph = (inspect.getdoc(member) or "").split("\n\n")[0]
+    return " ".join(paragraph.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference())
+    sys.stdout.write(f"wrote {PAGE}\n")

@@ -1,0 +1,112 @@
+"""Strangers who open connections as fast as they can, while a real job runs.
+
+What must hold: the job gives the same rows as without them, whenever they come.  What it
+takes longer is not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.spark.driving import eventually
+
+import millstream as ms
+from millstream.launch import recruit
+from millstream.protocol.handshake import Protection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(180)]
+
+FLOODER = Path(__file__).with_name("flooder.py")
+ROWS = 4_000
+SUMS = sorted((key, sum(range(key, ROWS, 7))) for key in range(7))
+
+
+@contextmanager
+def flood() -> Iterator[None]:
+    """Attack every port of this process and its children."""
+    command = [sys.executable, str(FLOODER), str(os.getpid())]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as flooder:
+        assert flooder.stdout is not None
+        assert flooder.stdout.readline() == b"ready\n"
+        yield
+
+
+def sums(pause_s: float = 0.0) -> tuple[ms.Flow, Any]:
+    flow = ms.Flow("sums")
+    numbers = flow.from_parallel(paced(pause_s))
+    return flow, numbers.group_by(lambda i: i % 7).sum().collect()
+
+
+def paced(pause_s: float) -> Any:
+    def numbers(rank: int, size: int) -> Iterator[int]:
+        import threading  # noqa: PLC0415 - in the worker
+
+        pause = threading.Event()
+        for number in range(rank, ROWS, size):
+            if pause_s and number % 100 == 0:
+                pause.wait(pause_s)
+            yield number
+
+    return numbers
+
+
+@pytest.fixture(params=[Protection.MAC, Protection.TLS], ids=lambda each: each.name)
+def protection(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Protection:
+    """Let jobs on loopback be protected like this."""
+    chosen: Protection = request.param
+    monkeypatch.setattr(recruit, "protection_of", lambda *_, is_insecure: chosen)
+    return chosen
+
+
+def test_a_flood_during_the_start_changes_no_result(protection: Protection) -> None:
+    """Workers that are turned away come again."""
+    flow, found = sums()
+
+    with flood():
+        flow.run(on="processes", workers=3)
+
+    assert sorted(found.result()) == SUMS
+
+
+def test_a_flood_of_a_running_job_changes_no_result(protection: Protection) -> None:
+    """Connections that have proved themselves are not for strangers to displace."""
+    flow, found = sums(pause_s=0.1)
+    job = flow.start(on="processes", workers=2)
+    eventually(lambda: job.status() == "running")
+
+    with flood():
+        job.wait()
+
+    assert sorted(found.result()) == SUMS
+
+
+def test_a_flood_during_recovery_changes_no_result(
+    protection: Protection, tmp_path: Path
+) -> None:
+    """A replacement and its peers find each other among strangers."""
+    flow, found = sums(pause_s=0.1)
+    job = flow.start(
+        on="processes", workers=2, state=tmp_path / "state", snapshot_every="200ms"
+    )
+    eventually(lambda: job.status() == "running")
+
+    with flood():
+        os.kill(job.worker_pids()[0], signal.SIGKILL)
+        job.wait()
+
+    assert sorted(found.result()) == SUMS
+    assert any("is started in its place" in line for line in job.story())

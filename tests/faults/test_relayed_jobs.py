@@ -1,0 +1,180 @@
+"""A real job all of whose connections to the coordinator pass somebody in the middle.
+
+The relay passes the handshakes on, reads everything, and injects a frame that runs code
+in the driver once the job runs.  With snapshots the job goes back and ends as if nothing
+had been; without, it fails and says which worker is gone.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.relays import Relay
+from tests.spark.driving import eventually
+
+import millstream as ms
+from millstream.launch import recruit
+from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.handshake import Protection
+from millstream.protocol.ids import ChannelId, Generation, PeerId
+from millstream.protocol.messages import Emitted
+from millstream.runtime.integrity import CHECKSUM
+from millstream.runtime.wire import FrameEncoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(120)]
+
+ROWS = 4_000
+SUMS = sorted((key, sum(range(key, ROWS, 7))) for key in range(7))
+SECRET_ROW = "a row that nobody on the way may read"
+
+
+class InTheMiddle:
+    """Stands between all workers and the coordinator of the next job."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, protection: Protection) -> None:
+        self.relay: Relay | None = None
+        self.secrets: list[bytes] = []
+        bootstrap = recruit.Recruiter.bootstrap
+
+        def diverted(recruiter: recruit.Recruiter, worker: PeerId) -> Any:
+            real = bootstrap(recruiter, worker)
+            if self.relay is None:
+                self.relay = Relay(real.coordinator)
+                self.secrets.append(real.secret)
+            return replace(real, coordinator=self.relay.address)
+
+        monkeypatch.setattr(recruit.Recruiter, "bootstrap", diverted)
+        monkeypatch.setattr(
+            recruit, "protection_of", lambda *_, is_insecure: protection
+        )
+
+    def inject(self, data: bytes) -> None:
+        """Put bytes into every connection there is."""
+        assert self.relay is not None
+        for sock in self.relay.to_target:
+            sock.sendall(data)
+
+    @property
+    def read(self) -> bytes:
+        """Everything that was said in both directions."""
+        assert self.relay is not None
+        return bytes(self.relay.from_clients + self.relay.from_target)
+
+
+@contextmanager
+def standing(middle: InTheMiddle) -> Iterator[None]:
+    """Pass bytes on in a thread."""
+    is_over = threading.Event()
+
+    def pass_on() -> None:
+        while not is_over.is_set():
+            if middle.relay is None:
+                is_over.wait(0.005)
+            else:
+                middle.relay.poll(0.02)
+
+    thread = threading.Thread(target=pass_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        if middle.relay is not None:
+            middle.relay.close()
+
+
+def sums() -> tuple[ms.Flow, Any]:
+    flow = ms.Flow("sums")
+
+    def numbers(rank: int, size: int) -> Iterator[int]:
+        pause = threading.Event()
+        for number in range(rank, ROWS, size):
+            if number % 100 == 0:
+                pause.wait(0.05)
+            yield number
+
+    totals = flow.from_parallel(numbers).group_by(lambda i: i % 7).sum()
+    return flow, totals.collect()
+
+
+class Exploit:
+    """A row that leaves a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def forged(path: Path) -> bytes:
+    """Return results of a sink that run code in the driver, for every number of sinks."""
+    payload = pickle.dumps([Exploit(path)])
+    encoder, frames = FrameEncoder(1 << 20), []
+    for sink in range(10):
+        body = Emitted(1, 1, sink, 0, 0, payload)
+        frame = Frame(FrameKind.MESSAGE, Generation(1), ChannelId(0), 0, body)
+        frames += CHECKSUM.closed(*encoder.encode(frame))
+    return b"".join(frames) + bytes(16)
+
+
+@pytest.mark.parametrize("protection", [Protection.MAC, Protection.TLS])
+def test_an_injection_costs_a_connection_and_the_job_recovers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, protection: Protection
+) -> None:
+    """The rows are those of a job that nobody disturbed."""
+    middle = InTheMiddle(monkeypatch, protection)
+    flow, found = sums()
+    with standing(middle):
+        job = flow.start(
+            on="processes", workers=2, state=tmp_path / "state", snapshot_every="200ms"
+        )
+        eventually(lambda: job.status() == "running")
+        middle.inject(forged(tmp_path / "pwned"))
+        job.wait()
+
+    assert sorted(found.result()) == SUMS
+    assert not (tmp_path / "pwned").exists()
+    assert any("is started in its place" in line for line in job.story())
+
+
+def test_an_injection_fails_a_job_without_snapshots_cleanly(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """There is nothing to go back to, and no wrong result either."""
+    middle = InTheMiddle(monkeypatch, Protection.MAC)
+    flow, _ = sums()
+    with standing(middle):
+        job = flow.start(on="processes", workers=2)
+        eventually(lambda: job.status() == "running")
+        middle.inject(forged(tmp_path / "pwned"))
+        with pytest.raises(ms.WorkerLostError):
+            job.wait()
+
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("protection", [Protection.MAC, Protection.TLS])
+def test_what_passes_shows_no_secret_and_inside_tls_no_row(
+    monkeypatch: pytest.MonkeyPatch, protection: Protection
+) -> None:
+    """Results go to the driver through the relay; tags hide nothing, TLS everything."""
+    middle = InTheMiddle(monkeypatch, protection)
+    flow = ms.Flow("rows")
+    found = flow.from_iterable([SECRET_ROW] * 100).collect()
+    with standing(middle):
+        flow.run(on="processes", workers=2)
+        assert found.result() == [SECRET_ROW] * 100
+
+    assert (SECRET_ROW.encode() in middle.read) == (protection is Protection.MAC)
+    assert middle.secrets[0] not in middle.read

@@ -1,0 +1,73 @@
+"""Pieces beside a SQLite database: rows that are for whom the database is."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from millstream.connectors.sqlite import SqliteDatabase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SCOPE = "job/table"
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Let files be made with another umask."""
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def database(place: Path, mode: int = 0o600) -> tuple[SqliteDatabase, Path]:
+    """Return a database of a mode, and where its pieces lie."""
+    path = place / "rows.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (n INT)")
+    path.chmod(mode)
+    return SqliteDatabase(path), place / "rows.db.millstream-job%2Ftable"
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize(
+    ("mode", "file", "folder"),
+    [
+        (0o600, 0o600, 0o700),
+        (0o640, 0o640, 0o750),
+        (0o660, 0o660, 0o770),
+        (0o644, 0o644, 0o755),
+        (0o400, 0o600, 0o700),
+    ],
+)
+def test_pieces_have_the_mode_of_the_database(
+    mode: int, file: int, folder: int, tmp_path: Path
+) -> None:
+    """Whoever may not read the rows there may not read them beside it, nor the reverse."""
+    target, pieces = database(tmp_path, mode)
+    target.stage(SCOPE, "1", b"rows")
+    assert stat.S_IMODE((pieces / "1").stat().st_mode) == file
+    assert stat.S_IMODE(pieces.stat().st_mode) == folder
+    assert target.staged(SCOPE, "1") == b"rows"
+
+
+@pytest.mark.timeout(20)
+def test_what_is_no_file_is_no_piece(tmp_path: Path) -> None:
+    """Neither a pipe, which would let the driver wait, nor a link."""
+    target, pieces = database(tmp_path)
+    target.stage(SCOPE, "1", b"rows")
+    os.mkfifo(pieces / "2")
+    (pieces / "3").symlink_to(pieces / "1")
+    assert [target.staged(SCOPE, piece) for piece in "1234"] == [b"rows"] + 3 * [None]
+    with pytest.raises(FileExistsError):
+        target.stage(SCOPE, "3", b"other")
+    assert target.staged(SCOPE, "1") == b"rows"
+    target.discard(SCOPE)
+    assert not pieces.exists()
