@@ -32,7 +32,7 @@ class Job:
     build
         Makes the flow of a source, of what notes the ages of rows, and of a directory.
     rate
-        Rows in each second.
+        Rows in each second.  A million keys must have come well before the warm-up ends.
     is_on_spark
         Whether it runs on Spark where there is one.
     """
@@ -122,7 +122,7 @@ def frames(source: Paced, ages: Ages, directory: Path, keys: int) -> ms.Flow:
 
 
 JOBS = {
-    "counts": Job(counts, 2_000, 1_000),
+    "counts": Job(counts, 5_000, 1_000),
     "windows": Job(windows, 1_000, 2_000, backend="rocksdb"),
     "joined": Job(joined, 300, 2_000, is_on_spark=True),
     "loop": Job(loop, 300, 2_000),
