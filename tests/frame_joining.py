@@ -20,7 +20,7 @@ from millstream.plan.frame_joins import LATE_SIDE, JoinFrameStreams
 from millstream.plan.frame_windows import BEHIND, TIME
 from millstream.plan.frames import JoinFrames
 from millstream.plan.joins import LEFT
-from millstream.plan.nodes import Node
+from millstream.plan.logical import Node
 from millstream.plan.time import Behind
 from millstream.protocol.ids import Epoch
 from millstream.state.compaction import Merging, merged

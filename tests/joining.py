@@ -17,7 +17,7 @@ from tests.making import HERE
 from millstream.config import Config
 from millstream.operators.build import TaskContext, build_chain
 from millstream.plan.joins import LEFT, RIGHT, Direction, How
-from millstream.plan.nodes import Node
+from millstream.plan.logical import Node
 from millstream.plan.time import Behind
 from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import BEGINNING
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from millstream.operators.base import Operator
-    from millstream.plan.nodes import Spec
+    from millstream.plan.spec import Spec
     from millstream.state.base import Segment
     from millstream.state.settings import StateSettings
 

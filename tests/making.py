@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.config import BufferPolicy, Config, fixed
 from millstream.operators.build import TaskContext, build_chain
 from millstream.plan.grouping import Gather
-from millstream.plan.nodes import Location, Node
+from millstream.plan.logical import Location, Node
 from millstream.plan.physical import Channel
 from millstream.plan.stages import Edge
 from millstream.protocol.ids import ChannelId
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from millstream.operators.base import Operator
     from millstream.plan.grouping import Grouping
-    from millstream.plan.nodes import Spec
+    from millstream.plan.spec import Spec
     from millstream.runtime.channels import InputChannel
 
 __all__ = [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from millstream.connectors.base import Source
-    from millstream.plan.nodes import Spec
+    from millstream.plan.spec import Spec
     from millstream.runtime.task_cut import TaskCut
     from millstream.state.settings import StateSettings
 

@@ -13,7 +13,7 @@ from tests.making import HERE
 
 from millstream.config import Config
 from millstream.operators.build import TaskContext, build_chain
-from millstream.plan.nodes import Node
+from millstream.plan.logical import Node
 from millstream.plan.time import Behind
 from millstream.plan.windows import TimeWindows, Window
 from millstream.protocol.ids import Epoch

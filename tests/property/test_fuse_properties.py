@@ -29,7 +29,8 @@ from millstream.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
+    from millstream.plan.spec import Spec
 
 
 def double(i: int) -> int:
@@ -62,7 +63,7 @@ class Plus:
 RANGES = specs.FlatMap(range)
 """Once in a chain at most: ranges of ranges of ranges have millions of rows."""
 
-INT_SPECS: list[Callable[[], specs.RowSpec]] = [
+INT_SPECS: list[Callable[[], Spec]] = [
     lambda: specs.Map(double),
     lambda: specs.Map(abs),
     lambda: specs.Map(int),
@@ -84,9 +85,9 @@ INT_SPECS: list[Callable[[], specs.RowSpec]] = [
 
 
 @st.composite
-def chains(draw: st.DrawFn, *, keyed: bool) -> list[specs.RowSpec]:
+def chains(draw: st.DrawFn, *, keyed: bool) -> list[Spec]:
     """Draw operators that fit each other; values stay numbers, keys come and go."""
-    chain: list[specs.RowSpec] = []
+    chain: list[Spec] = []
     has_key = keyed
     for _ in range(draw(st.integers(0, 6))):
         if has_key and draw(st.booleans()):
@@ -105,7 +106,7 @@ def chains(draw: st.DrawFn, *, keyed: bool) -> list[specs.RowSpec]:
     return chain
 
 
-def applied(spec: specs.RowSpec, key: Any, value: Any) -> list[Any]:  # noqa: PLR0911
+def applied(spec: Spec, key: Any, value: Any) -> list[Any]:  # noqa: PLR0911
     """Return what one operator makes of one row, as (key, value) pairs."""
     match spec:
         case specs.Map(function):
@@ -130,9 +131,10 @@ def applied(spec: specs.RowSpec, key: Any, value: Any) -> list[Any]:  # noqa: PL
             return [(None, (key, value))]
         case DropTime():
             return [(key, value)]
+    pytest.fail(f"{spec} does not fuse")
 
 
-def expected(chain: list[specs.RowSpec], rows: list[Any], *, keyed: bool) -> list[Any]:
+def expected(chain: list[Spec], rows: list[Any], *, keyed: bool) -> list[Any]:
     """Apply the operators one by one."""
     has_key = keyed
     pairs = rows if keyed else [(None, row) for row in rows]
@@ -150,7 +152,7 @@ NUMBERS = st.lists(st.integers(0, 100), max_size=12)
 
 @given(chains(keyed=False), NUMBERS)
 def test_chain_of_plain_rows_equals_its_operators_one_by_one(
-    chain: list[specs.RowSpec], rows: list[int]
+    chain: list[Spec], rows: list[int]
 ) -> None:
     """Fusing is an optimization and nothing else."""
     fused = fuse(nodes(chain))
@@ -160,7 +162,7 @@ def test_chain_of_plain_rows_equals_its_operators_one_by_one(
 
 @given(chains(keyed=True), NUMBERS)
 def test_chain_of_keyed_rows_equals_its_operators_one_by_one(
-    chain: list[specs.RowSpec], rows: list[int]
+    chain: list[Spec], rows: list[int]
 ) -> None:
     """Functions see the value, and the key stays with it."""
     pairs = [(row % 3, row) for row in rows]
@@ -208,9 +210,7 @@ def _one(row: int, *, keyed: bool) -> list[Any]:
 
 
 @given(chains(keyed=False), NUMBERS)
-def test_only_keys_are_the_keys_of_the_rows(
-    chain: list[specs.RowSpec], rows: list[int]
-) -> None:
+def test_only_keys_are_the_keys_of_the_rows(chain: list[Spec], rows: list[int]) -> None:
     """A combiner of counts asks for keys alone and gets as many as there are rows."""
     if any(isinstance(spec, specs.KeyBy) for spec in chain):
         chain = [*chain, specs.DropKey()]
@@ -286,7 +286,7 @@ POISONABLE = specs.Map | specs.Filter | specs.FlatMap | specs.FilterMap | specs.
 
 @given(chains(keyed=False), st.lists(st.integers(0, 100), min_size=1), st.data())
 def test_failure_names_the_operator_and_the_row(
-    chain: list[specs.RowSpec], rows: list[int], data: st.DataObject
+    chain: list[Spec], rows: list[int], data: st.DataObject
 ) -> None:
     """The traceback alone says where it happened; nothing runs a second time."""
     reached = [
@@ -314,7 +314,7 @@ def test_failure_names_the_operator_and_the_row(
     assert (found.node.name, found.row_index) == (where[0].name, where[1])
 
 
-def values_before(chain: list[specs.RowSpec], rows: list[int]) -> list[Any]:
+def values_before(chain: list[Spec], rows: list[int]) -> list[Any]:
     """Return the values that reach the operator after `chain`."""
     made = expected([*chain, specs.DropKey()], rows, keyed=False)
     return [value for value in made if isinstance(value, int)]
@@ -336,8 +336,8 @@ def test_same_function_in_several_operators_blames_the_first_to_raise(
         "filter": specs.Filter,
         "inspect": specs.Inspect,
     }
-    shift: list[specs.RowSpec] = [specs.Map(lambda i: i + 1)]
-    chain: list[specs.RowSpec] = [kinds[verb](reject) for verb in verbs]
+    shift: list[Spec] = [specs.Map(lambda i: i + 1)]
+    chain: list[Spec] = [kinds[verb](reject) for verb in verbs]
     operator = FusedRows(nodes([*chain, *shift, specs.Map(reject)]))
 
     for row, name in ((7, operator.nodes[0].name), (6, operator.nodes[-1].name)):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.api.captures import changed_by, check_sendable, culprit, has_open_file
 from millstream.errors import LostChangesWarning, UsageError
 from millstream.plan.aggregate import Aggregate
-from millstream.plan.nodes import Location
+from millstream.plan.logical import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from millstream.api.flow import Flow
     from millstream.connectors.sql import Database
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["FrameTableVerbs", "RowTableVerbs"]
 

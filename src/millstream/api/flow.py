@@ -28,16 +28,10 @@ from millstream.launch.options import (
     observed,
 )
 from millstream.plan.explain import explain_mermaid, explain_text
-from millstream.plan.nodes import (
-    DeadLetters,
-    LetterBudget,
-    LogicalPlan,
-    Map,
-    Node,
-    Read,
-)
+from millstream.plan.logical import LogicalPlan, Node
+from millstream.plan.nodes import DeadLetters, LetterBudget, Map, Read
 from millstream.plan.stages import plan_stages
-from millstream.plan.timed import dropping_time, keeps_time, makes_pairs
+from millstream.plan.timed import dropping_time, makes_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +42,7 @@ if TYPE_CHECKING:
     from millstream.api.frame_reading import FileFrame
     from millstream.api.handles import ResultHandle
     from millstream.operators.letters import DeadLetter
-    from millstream.plan.nodes import Spec
+    from millstream.plan.spec import Spec
 
 __all__ = ["Flow"]
 
@@ -698,7 +692,7 @@ class Flow:
         """
         if "takes_times" not in attributes:
             is_timed = all(self.plan.nodes[i].makes_times for i in inputs)
-            if inputs and is_timed and keeps_time(spec):
+            if inputs and is_timed and spec.traits.keeps_time:
                 attributes |= {"takes_times": True, "makes_times": True}
             else:
                 inputs = tuple(self.untimed(i) for i in inputs)

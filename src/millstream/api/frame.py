@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from millstream.api.flow import Flow
     from millstream.api.stream import Stream
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["Frame", "WindowFrame"]
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from millstream.api.frame import Frame
     from millstream.api.frame_keys import GroupKeys
     from millstream.plan.expressions import Part, Tree
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.time import Duration
     from millstream.plan.windows import AnyWindow
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from millstream.api.flow import Flow
     from millstream.api.frame import Frame
-    from millstream.plan.nodes import Node, Spec
+    from millstream.plan.logical import Node
+    from millstream.plan.spec import Spec
 
 __all__ = ["ColumnVerbs"]
 

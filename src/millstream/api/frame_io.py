@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from millstream.api.flow import Flow
     from millstream.connectors.base import Sink
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["FrameSinkVerbs"]
 

@@ -19,7 +19,7 @@ from millstream.plan.time import LateRows
 
 if TYPE_CHECKING:
     from millstream.api.flow import Flow
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["JoinedFrame"]
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from millstream.api.flow import Flow
     from millstream.connectors.frame_files import LineFrames
     from millstream.connectors.paths import StrPath
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
     Paths = StrPath | Iterable[StrPath]
 

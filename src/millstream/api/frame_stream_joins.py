@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from millstream.api.flow import Flow
     from millstream.api.frame import Frame
     from millstream.api.frame_joined import JoinedFrame
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.time import Duration
     from millstream.plan.windows import TimeWindows
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from millstream.api.flow import Flow
     from millstream.api.frame import Frame, WindowFrame
     from millstream.api.frame_aggregates import FrameAggregate
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.time import Duration
     from millstream.plan.windows import AnyWindow, Window
 

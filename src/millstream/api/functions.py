@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from millstream.api.state_handles import Handle, ValueState
-from millstream.plan.fingerprint import FOR_EVER
+from millstream.plan.state_fields import FOR_EVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from millstream.api.keyed import KeyedStream
     from millstream.api.stream import Stream
     from millstream.plan.joins import JoinSpec
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.time import Duration
     from millstream.plan.windows import TimeWindows
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from millstream.api.flow import Flow
     from millstream.api.stream import Stream
-    from millstream.plan.nodes import Node, Spec
+    from millstream.plan.logical import Node
+    from millstream.plan.spec import Spec
 
 __all__ = ["GroupedStream", "KeyedStream"]
 
@@ -38,55 +39,6 @@ V_co = TypeVar("V_co", covariant=True)
 U = TypeVar("U")
 A = TypeVar("A")
 J = TypeVar("J")
-
-#: Verbs of a `Stream` that a stream with keys does not have.
-_OTHER_VERBS = frozenset(
-    {
-        "broadcast",
-        "buffered",
-        "cycle",
-        "iterate",
-        "join_broadcast",
-        "limit",
-        "loop",
-        "map_batches",
-        "max_parallelism",
-        "merge",
-        "repartition_by",
-        "shuffle",
-        "sort_by",
-        "split",
-        "zip",
-    }
-)
-#: Verbs of a `KeyedStream` that a `GroupedStream` does not have.
-_KEYED_VERBS = frozenset(
-    {
-        "asof_join",
-        "collect",
-        "drop_key",
-        "filter",
-        "filter_map",
-        "flat_map",
-        "flatten",
-        "for_each",
-        "group_by",
-        "inspect",
-        "interval_join",
-        "join",
-        "join_table",
-        "key_by",
-        "map",
-        "map_with_state",
-        "parallel_for_each",
-        "process",
-        "unkey",
-        "window_join",
-        "write",
-        "write_jsonl",
-        "write_text",
-    }
-)
 
 
 class _Aggregations(Generic[K, V_co]):
@@ -360,7 +312,7 @@ class GroupedStream(_Aggregations[K, V_co], KeyedWindowVerbs[K, V_co]):
 
         def __getattr__(self, verb: str) -> Any:
             """Explain why a verb of other streams is not here."""
-            if verb not in _OTHER_VERBS | _KEYED_VERBS:
+            if not (hasattr(KeyedStream, verb) or _is_of_streams(verb)):
                 refuse_foreign("GroupedStream", verb)
                 msg = f"a GroupedStream has no verb {verb!r}"
                 raise AttributeError(msg)
@@ -669,7 +621,7 @@ class KeyedStream(
 
         def __getattr__(self, verb: str) -> Any:
             """Explain why a verb of streams without keys is not here."""
-            if verb not in _OTHER_VERBS:
+            if not _is_of_streams(verb):
                 refuse_foreign("KeyedStream", verb)
                 msg = f"a KeyedStream has no verb {verb!r}"
                 raise AttributeError(msg)
@@ -699,3 +651,10 @@ def _stream(flow: Flow, node: Node) -> Stream[Any]:
     from millstream.api.stream import Stream  # noqa: PLC0415 - see above
 
     return Stream(flow, node)
+
+
+def _is_of_streams(verb: str) -> bool:
+    """Whether streams without keys have a verb."""
+    from millstream.api.stream import Stream  # noqa: PLC0415 - see `_stream`
+
+    return not verb.startswith("_") and hasattr(Stream, verb)

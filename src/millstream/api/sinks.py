@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from millstream.api.flow import Flow
-    from millstream.plan.nodes import Node, Spec
+    from millstream.plan.logical import Node
+    from millstream.plan.spec import Spec
 
 __all__ = ["SinkVerbs"]
 

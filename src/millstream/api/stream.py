@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from millstream.api.flow import Flow
     from millstream.api.frame import Frame
     from millstream.plan.aggregate import Aggregate
-    from millstream.plan.nodes import Node, Spec
+    from millstream.plan.logical import Node
+    from millstream.plan.spec import Spec
 
 __all__ = ["Stream"]
 
@@ -48,23 +49,6 @@ T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 K = TypeVar("K")
 A = TypeVar("A")
-
-_KEYED_VERBS = frozenset(
-    {
-        "aggregate",
-        "asof_join",
-        "delta_iterate",
-        "drop_key",
-        "interval_join",
-        "join",
-        "join_table",
-        "map_with_state",
-        "process",
-        "scan",
-        "unkey",
-        "window_join",
-    }
-)
 
 
 class Stream(
@@ -777,7 +761,7 @@ class Stream(
 
         def __getattr__(self, verb: str) -> Any:
             """Explain why a verb of keyed streams is not here."""
-            if verb not in _KEYED_VERBS:
+            if verb.startswith("_") or not hasattr(KeyedStream, verb):
                 refuse_foreign("Stream", verb)
                 msg = f"a Stream has no verb {verb!r}"
                 raise AttributeError(msg)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from millstream.api.flow import Flow
     from millstream.plan.aggregate import Aggregate
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.windows import AnyWindow, Window
 
 __all__ = ["WindowInput", "WindowedStream"]

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from millstream.credentials import shown
 from millstream.errors import SnapshotError
-from millstream.plan.fingerprint import FOR_EVER, Rule, fingerprints
+from millstream.plan.fingerprint import fingerprints
 from millstream.plan.grouping import Columns
 from millstream.plan.nodes import Read
+from millstream.plan.state_fields import FOR_EVER, Rule
 from millstream.state.keyhash import KEY_HASH_VERSION
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.connectors.base import Split
-    from millstream.plan.fingerprint import Field, Fingerprint
-    from millstream.plan.nodes import Node
+    from millstream.plan.fingerprint import Fingerprint
+    from millstream.plan.logical import Node
     from millstream.plan.stages import StagePlan
+    from millstream.plan.state_fields import Field
     from millstream.state.manifest import Fingerprints, Manifest
 
     Said = Mapping[str, tuple[str, ...]]

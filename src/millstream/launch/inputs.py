@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.launch.keeping import Keeping
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.stages import StagePlan
     from millstream.runtime.forgetting import Offsets
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from millstream.launch.keeping import Keeping
     from millstream.launch.options import LaunchOptions
     from millstream.launch.run import Run
-    from millstream.plan.nodes import LogicalPlan
+    from millstream.plan.logical import LogicalPlan
     from millstream.plan.stages import Stage, StagePlan
     from millstream.runtime.coordinator import Recovery
     from millstream.runtime.taken import Snapshot

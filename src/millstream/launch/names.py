@@ -14,7 +14,7 @@ from millstream.errors import UsageError
 from millstream.plan.nodes import Read, Write
 
 if TYPE_CHECKING:
-    from millstream.plan.nodes import LogicalPlan
+    from millstream.plan.logical import LogicalPlan
 
 __all__ = ["check_names", "job_prefix"]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.plan.aggregate import Aggregate
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.table import Table
 

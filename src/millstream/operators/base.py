@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from millstream.operators.fuse import FusedFunction
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
     from millstream.protocol.rounds import RoundsSoFar
     from millstream.state.base import State

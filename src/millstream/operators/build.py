@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.aggregation import (
     Aggregated,
@@ -26,8 +26,8 @@ from millstream.operators.user_state import has_user_state, own_function
 from millstream.operators.windows import window_operator
 from millstream.operators.windows_combine import CombinedPanes
 from millstream.plan import nodes as specs
-from millstream.plan.frames import CombineFrame, FrameSpec, Transform
-from millstream.plan.iteration import BodyInput, Decide, LoopHead, LoopResult
+from millstream.plan.frames import CombineFrame
+from millstream.plan.iteration import Decide
 from millstream.plan.joins import (
     Join,
     JoinAsof,
@@ -36,7 +36,7 @@ from millstream.plan.joins import (
     JoinWindow,
 )
 from millstream.plan.text_steps import text_splits
-from millstream.plan.time import AssignTime, DropTime, InTimeOrder, LateRows
+from millstream.plan.time import AssignTime, InTimeOrder
 from millstream.plan.windows import CombineWindows, Windowed
 
 if TYPE_CHECKING:
@@ -45,35 +45,15 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.operators.base import Operator, Rows
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
+    from millstream.plan.spec import Spec
     from millstream.ports import Clock
     from millstream.state.settings import StateSettings
     from millstream.state.table import Table
 
-__all__ = ["TaskContext", "build_chain", "build_run", "runs_of"]
+    Factory = Callable[[tuple[Node, ...], "TaskContext"], Operator]
 
-_ROW_SPECS = (
-    specs.Map,
-    specs.Filter,
-    specs.FlatMap,
-    specs.FilterMap,
-    specs.Flatten,
-    specs.Inspect,
-    specs.KeyBy,
-    specs.DropKey,
-    specs.Unkey,
-    DropTime,
-)
-_TRANSPARENT = (
-    specs.Read,
-    specs.DeadLetters,
-    specs.Regroup,
-    specs.Merge,
-    LateRows,
-    LoopHead,
-    BodyInput,
-    LoopResult,
-)
+__all__ = ["OPERATORS", "TaskContext", "build_chain", "build_run", "runs_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +97,7 @@ def build_chain(nodes: Sequence[Node], context: TaskContext) -> list[Operator]:
 
 def runs_of(nodes: Sequence[Node], *, has_letters: bool) -> list[tuple[Node, ...]]:
     """Cut a stage into what becomes one operator each."""
-    working = [node for node in nodes if not isinstance(node.spec, _TRANSPARENT)]
+    working = [node for node in nodes if node.spec.traits.has_operator]
     return _runs(working, has_letters=has_letters)
 
 
@@ -154,7 +134,7 @@ def _cut(run: tuple[Node, ...]) -> list[tuple[Node, ...]]:
     pieces: list[tuple[Node, ...]] = [()]
     for node in run:
         pieces[-1] = (*pieces[-1], node)
-        if isinstance(node.spec, specs.FlatMap | specs.Flatten):
+        if node.spec.traits.makes_many:
             pieces.append(())
     return [piece for piece in pieces if piece]
 
@@ -169,11 +149,7 @@ def _joins(run: tuple[Node, ...], node: Node, *, has_letters: bool) -> bool:
 
 def _fusible(node: Node) -> str | None:
     """Return the kind of function that the operator can become a part of."""
-    if has_user_state(node):
-        return None
-    if isinstance(node.spec, _ROW_SPECS):
-        return "rows"
-    return "query" if isinstance(node.spec, Transform) else None
+    return None if has_user_state(node) else node.spec.traits.fuses
 
 
 def _is_combined_count(node: Node) -> bool:
@@ -198,29 +174,13 @@ def _operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
     return operator
 
 
-def _bare_operator(  # noqa: PLR0911 - one per kind
-    run: tuple[Node, ...], context: TaskContext
-) -> Operator:
-    spec: Any = run[-1].spec
-    if isinstance(spec, _ROW_SPECS):
+def _bare_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    spec = run[-1].spec
+    if spec.traits.fuses == "rows":
         return FusedRows(run)
-    if isinstance(spec, FrameSpec):
+    if spec.traits.takes_frames:
         return _frame_operator(run, context)
-    if isinstance(spec, specs.Combine):
-        combiner = CountedKeys if len(run) > 1 else Combined
-        return combiner(run, context.config, context.clock)
-    if isinstance(spec, specs.Write):
-        writer = spec.sink.open(context.job, context.task_index)
-        writer.generation = context.generation
-        return Written(run, writer)
-    if isinstance(spec, specs.Collect | specs.Result):
-        sink = run[-1].id
-        return Emitter(run, lambda rows: context.emit(sink, rows))
-    if type(spec) in _IN_CONTEXT:
-        return _IN_CONTEXT[type(spec)](run, context)
-    if type(spec) in _KEYED:
-        return _KEYED[type(spec)](run, context.make_table())
-    return _PLAIN[type(spec)](run)
+    return OPERATORS[type(spec)](run, context)
 
 
 def _frame_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
@@ -235,40 +195,64 @@ def _frame_build() -> ModuleType:
     return frame_build
 
 
-_PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
-    specs.MapBatches: MapWholeBatches,
-    specs.AggregateAll: AggregatedAll,
-    specs.CombineAll: AggregatedAll,
-    specs.Limit: Limited,
-    specs.ForEach: CalledForEach,
-    specs.LetterBudget: CountedLetters,
-    CombineWindows: CombinedPanes,
-}
-"""Operators that need nothing but their nodes."""
+def _alone(kind: Callable[[tuple[Node, ...]], Operator]) -> Factory:
+    """Return how to make an operator that needs nothing but its nodes."""
+    return lambda run, _: kind(run)
 
-_KEYED: dict[type[Any], Callable[[tuple[Node, ...], Table | None], Operator]] = {
-    specs.AggregateByKey: Aggregated,
-    specs.Scan: Scanned,
-    specs.Unique: DistinctKeys,
-    InTimeOrder: TimeOrdered,
-}
-"""Operators that remember something for every key."""
 
-_IN_CONTEXT: dict[type[Any], Callable[[tuple[Node, ...], TaskContext], Operator]] = {
-    AssignTime: lambda run, context: TimeAssigned(
-        run, context.config.watermark_every_ms, context.clock
-    ),
-    Decide: lambda run, context: decider_of(run, context.worker_count),
-    **dict.fromkeys(
-        (Join, JoinAsof, JoinInterval, JoinTable, JoinWindow), join_operator
-    ),
+def _by_key(kind: Callable[[tuple[Node, ...], Table | None], Operator]) -> Factory:
+    """Return how to make an operator that keeps something for every key."""
+    return lambda run, context: kind(run, context.make_table())
+
+
+def _combined(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    combiner = CountedKeys if len(run) > 1 else Combined
+    return combiner(run, context.config, context.clock)
+
+
+def _written(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    spec = run[-1].spec
+    assert isinstance(spec, specs.Write)
+    writer = spec.sink.open(context.job, context.task_index)
+    writer.generation = context.generation
+    return Written(run, writer)
+
+
+def _emitted(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    sink = run[-1].id
+    return Emitter(run, lambda rows: context.emit(sink, rows))
+
+
+OPERATORS: dict[type[Spec], Factory] = {
+    specs.MapBatches: _alone(MapWholeBatches),
+    specs.Combine: _combined,
+    specs.AggregateByKey: _by_key(Aggregated),
+    specs.AggregateAll: _alone(AggregatedAll),
+    specs.CombineAll: _alone(AggregatedAll),
+    specs.Scan: _by_key(Scanned),
     specs.Process: lambda run, context: Processed(
         run, context.make_table(), context.clock
     ),
+    specs.Unique: _by_key(DistinctKeys),
+    specs.Limit: _alone(Limited),
     specs.SortBy: lambda run, context: Sorted(run, context.config.sort_memory_rows),
     specs.Zip: lambda run, context: Zipped(run, context.config.zip_ahead_rows_max),
+    AssignTime: lambda run, context: TimeAssigned(
+        run, context.config.watermark_every_ms, context.clock
+    ),
+    InTimeOrder: _by_key(TimeOrdered),
     Windowed: lambda run, context: window_operator(
         run, context.make_table(), context.clock
     ),
+    CombineWindows: _alone(CombinedPanes),
+    **dict.fromkeys(
+        (Join, JoinAsof, JoinInterval, JoinTable, JoinWindow), join_operator
+    ),
+    Decide: lambda run, context: decider_of(run, context.worker_count),
+    specs.Collect: _emitted,
+    specs.Result: _emitted,
+    specs.ForEach: _alone(CalledForEach),
+    specs.LetterBudget: _alone(CountedLetters),
+    specs.Write: _written,
 }
-"""Operators that need something of their task."""
+"""How the operators on rows are made that do not fuse; those on frames: `frame_build`."""

@@ -16,7 +16,7 @@ from millstream.state.copies import own_copy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.table import Table
 
 __all__ = ["ByKey", "kept_entries"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from millstream.plan.iteration import Iteration
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.protocol.rounds import LoopDecider
 
 __all__ = ["FROM_OUTSIDE", "decider_of"]

@@ -30,7 +30,7 @@ from millstream.state.task_state import TaskState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.table import Table
 

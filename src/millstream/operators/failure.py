@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from millstream.operators.base import Operator, Rows
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = [
     "Blame",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.operators.frame_table import FrameAggregation
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.settings import StateSettings
 

@@ -26,7 +26,7 @@ from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
 
 __all__ = ["AsofJoinedFrames"]

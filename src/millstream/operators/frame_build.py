@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.frame_aggregation import AggregatedFrame, CombinedFrame
 from millstream.operators.frame_asof_join import AsofJoinedFrames
@@ -43,7 +43,6 @@ from millstream.plan.frame_windows import (
     AssignFrameTime,
     CombinePanes,
     CountFrame,
-    FrameWindowSpec,
     MapWindow,
     OrderFrame,
     SessionFrame,
@@ -58,78 +57,84 @@ if TYPE_CHECKING:
 
     from millstream.operators.base import Operator
     from millstream.operators.build import TaskContext
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
+    from millstream.plan.spec import Spec
+    from millstream.state.settings import StateSettings
 
-__all__ = ["frame_operator", "joins"]
+    Factory = Callable[[tuple[Node, ...], TaskContext], Operator]
+
+__all__ = ["OPERATORS", "frame_operator", "joins"]
 
 
-def frame_operator(  # noqa: PLR0911 - one per kind
-    run: tuple[Node, ...], context: TaskContext
-) -> Operator:
+def frame_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
     """Return the operator that carries out a run of frame nodes."""
-    spec: Any = run[-1].spec
-    if isinstance(spec, specs.CollectFrames):
-        sink = run[-1].id
-        return FrameEmitter(run, lambda frames: context.emit(sink, frames))
-    if isinstance(spec, specs.CombineFrame):
-        combiner = CountedPieces if len(run) > 1 else CombinedFrame
-        return combiner(run, context.config, context.clock)
-    if isinstance(spec, FrameWindowSpec):
-        return _window_operator(run, context)
-    if isinstance(spec, specs.AggregateFrame):
-        return AggregatedFrame(run, context.state)
-    if isinstance(spec, specs.SortFrame):
-        return SortedFrame(run, context.config.sort_memory_bytes)
-    if isinstance(spec, specs.JoinFrames):
-        config = context.config
-        return JoinedFrames(
-            run,
-            config.join_right_bytes_max,
-            config.join_left_memory_bytes,
-            (context.task_index, context.worker_count),
-        )
-    if isinstance(spec, JoinFrameStreams):
-        return _join_operator(run, context)
-    if isinstance(spec, specs.UniqueFrame):
-        return DistinctRows(run, context.state)
+    if len(run) > 1 and isinstance(run[-1].spec, specs.CombineFrame):
+        return CountedPieces(run, context.config, context.clock)
     if text_splits(run):
         return CutText(run)
-    return _PLAIN[type(spec)](run)
+    return OPERATORS[type(run[-1].spec)](run, context)
 
 
-def _window_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
-    """Return the operator that gives a frame time, or cuts it into windows."""
-    spec: Any = run[-1].spec
-    if isinstance(spec, AssignFrameTime):
-        every_ms = context.config.watermark_every_ms
-        return FrameTimeAssigned(run, every_ms, context.clock)
-    if isinstance(spec, CombinePanes):
-        return CombinedPanes(run, context.config.combine_keys_max)
-    if isinstance(spec, CountFrame):
-        windowed = RowsCounted if spec.is_counted else CountWindowed
-        return windowed(run, context.state)
-    if isinstance(spec, OrderFrame):
-        return FrameInOrder(run, context.state)
-    if isinstance(spec, TriggerFrame):
-        return TriggeredFrame(run, context.state, context.clock)
-    return _time_window_operator(run, context, spec)
+def joins(run: tuple[Node, ...], node: Node) -> bool:
+    """Whether a frame node becomes one operator with the run of nodes before it."""
+    spec = node.spec
+    return isinstance(spec, specs.CombineFrame) and can_count_pieces(run, spec)
 
 
-def _time_window_operator(
-    run: tuple[Node, ...], context: TaskContext, spec: TimeWindowFrame | SessionFrame
-) -> Operator:
-    if spec.is_by_clock and isinstance(spec, TimeWindowFrame):
+def _alone(kind: Callable[[tuple[Node, ...]], Operator]) -> Factory:
+    """Return how to make an operator that needs nothing but its nodes."""
+    return lambda run, _: kind(run)
+
+
+def _stateful(
+    kind: Callable[[tuple[Node, ...], StateSettings | None], Operator],
+) -> Factory:
+    """Return how to make an operator that keeps something."""
+    return lambda run, context: kind(run, context.state)
+
+
+def _joined_frames(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    return JoinedFrames(
+        run,
+        context.config.join_right_bytes_max,
+        context.config.join_left_memory_bytes,
+        (context.task_index, context.worker_count),
+    )
+
+
+def _emitted(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    sink = run[-1].id
+    return FrameEmitter(run, lambda frames: context.emit(sink, frames))
+
+
+def _counted(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    spec = run[-1].spec
+    assert isinstance(spec, CountFrame)
+    windowed = RowsCounted if spec.is_counted else CountWindowed
+    return windowed(run, context.state)
+
+
+def _time_windowed(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    spec = run[-1].spec
+    assert isinstance(spec, TimeWindowFrame)
+    if spec.is_by_clock:
         return TimeWindowedByClock(run, context.state, context.clock)
+    return TimeWindowed(run, context.state)
+
+
+def _sessions(run: tuple[Node, ...], context: TaskContext) -> Operator:
+    spec = run[-1].spec
+    assert isinstance(spec, SessionFrame)
     if spec.is_by_clock:
         every_ms = context.config.watermark_every_ms
         return SessionsByClock(run, context.state, context.clock, every_ms)
-    kind = TimeWindowed if isinstance(spec, TimeWindowFrame) else SessionsOfFrame
-    return kind(run, context.state)
+    return SessionsOfFrame(run, context.state)
 
 
-def _join_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
+def _joined_by_key(run: tuple[Node, ...], context: TaskContext) -> Operator:
     """Return the operator that joins two frames of which both come by key."""
-    spec: Any = run[-1].spec
+    spec = run[-1].spec
+    assert isinstance(spec, JoinFrameStreams)
     if isinstance(spec.by, Join):
         return KeyedJoinedFrames(run, context.state, context.clock)
     if isinstance(spec.by, JoinInterval):
@@ -141,19 +146,37 @@ def _join_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
     return WindowJoinedFrames(run, context.state)
 
 
-def joins(run: tuple[Node, ...], node: Node) -> bool:
-    """Whether a frame node becomes one operator with the run of nodes before it."""
-    spec = node.spec
-    return isinstance(spec, specs.CombineFrame) and can_count_pieces(run, spec)
-
-
-_PLAIN: dict[type[Any], Callable[[tuple[Node, ...]], Operator]] = {
-    specs.Transform: Transformed,
-    specs.MapFrames: MappedFrames,
-    MapWindow: MappedWindows,
-    specs.ToRows: RowsFromFrames,
-    specs.ToFrame: FramesFromRows,
-    specs.JoinStatic: JoinedStatic,
-    specs.Tokens: CutText,
+OPERATORS: dict[type[Spec], Factory] = {
+    specs.Transform: _alone(Transformed),
+    specs.MapFrames: _alone(MappedFrames),
+    specs.ToRows: _alone(RowsFromFrames),
+    specs.ToFrame: _alone(FramesFromRows),
+    specs.Tokens: _alone(CutText),
+    specs.CombineFrame: lambda run, context: CombinedFrame(
+        run, context.config, context.clock
+    ),
+    specs.AggregateFrame: _stateful(AggregatedFrame),
+    specs.UniqueFrame: _stateful(DistinctRows),
+    specs.SortFrame: lambda run, context: SortedFrame(
+        run, context.config.sort_memory_bytes
+    ),
+    specs.JoinStatic: _alone(JoinedStatic),
+    specs.JoinFrames: _joined_frames,
+    specs.CollectFrames: _emitted,
+    JoinFrameStreams: _joined_by_key,
+    AssignFrameTime: lambda run, context: FrameTimeAssigned(
+        run, context.config.watermark_every_ms, context.clock
+    ),
+    OrderFrame: _stateful(FrameInOrder),
+    CombinePanes: lambda run, context: CombinedPanes(
+        run, context.config.combine_keys_max
+    ),
+    TimeWindowFrame: _time_windowed,
+    SessionFrame: _sessions,
+    CountFrame: _counted,
+    TriggerFrame: lambda run, context: TriggeredFrame(
+        run, context.state, context.clock
+    ),
+    MapWindow: _alone(MappedWindows),
 }
-"""Operators that need nothing but their nodes."""
+"""How the operators on frames are made."""

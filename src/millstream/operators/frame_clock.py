@@ -21,7 +21,7 @@ from millstream.protocol.watermark import END_OF_TIME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.frame_log import Told
     from millstream.state.settings import StateSettings

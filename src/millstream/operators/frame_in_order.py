@@ -19,7 +19,7 @@ from millstream.state.frame_logs import FrameLogsState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
 
 __all__ = ["FrameInOrder"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
     _Sides = tuple[int, list[pl.DataFrame], list[pl.DataFrame]]
     """Index of a task, the right side, and the left rows that waited there."""

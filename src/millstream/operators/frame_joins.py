@@ -24,7 +24,7 @@ from millstream.state.frame_logs import FrameLogsState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
 
 __all__ = [

@@ -18,7 +18,7 @@ from millstream.plan.windows import Window
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
 if TYPE_CHECKING:
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["MappedWindows"]
 

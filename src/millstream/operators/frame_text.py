@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from millstream.operators.frame_parts import ColumnPart
     from millstream.operators.frame_table import FrameAggregation
     from millstream.operators.text_split import Cutter
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.ports import Clock
 
 __all__ = ["CountedPieces", "CutText", "can_count_pieces"]

@@ -16,7 +16,7 @@ from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
     from millstream.operators.base import Rows
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.ports import Clock
 
 __all__ = ["FrameTimeAssigned", "timed_frame", "timed_rows"]

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from millstream.operators.frame_pieces import Wanted
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.windows import Trigger
     from millstream.ports import Clock
     from millstream.state.kernels import loading

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
 
 __all__ = ["DistinctRows", "SeenKeys"]

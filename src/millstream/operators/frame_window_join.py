@@ -23,7 +23,7 @@ from millstream.plan.windows import Panes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
 
 __all__ = ["ClockWindowJoinedFrames", "WindowJoinedFrames"]

@@ -14,7 +14,7 @@ from millstream.state.frame_log import FrameLogState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.base import State
     from millstream.state.frame_log import Told
     from millstream.state.kernels import loading

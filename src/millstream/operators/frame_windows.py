@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from millstream.operators.frame_table import FrameAggregation
     from millstream.plan.frame_windows import SessionFrame
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.kernels import loading
 
 __all__ = ["CombinedPanes", "TimeWindowed", "windows_told", "with_late"]

@@ -20,7 +20,7 @@ from millstream.state.batches import own_lock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = [
     "FrameEmitter",

@@ -46,7 +46,7 @@ from millstream.plan.time import DropTime
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["GENERATED", "FusedFunction", "fuse"]
 

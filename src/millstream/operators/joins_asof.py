@@ -29,7 +29,7 @@ from millstream.state.nan import rows_with_one_nan
 if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.operators.joins_sides import Sides
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["AsofJoined"]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from millstream.operators.base import Operator
     from millstream.operators.build import TaskContext
     from millstream.operators.joins_sides import Sides
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["join_operator"]
 

@@ -26,7 +26,7 @@ from millstream.plan.time import Behind
 
 if TYPE_CHECKING:
     from millstream.operators.base import Rows
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.table import Table
 
 __all__ = ["IntervalJoined"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from millstream.operators.base import Rows
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.table import Table
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from millstream.operators.joins_sides import Sides
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["TableJoined", "with_table_row"]
 

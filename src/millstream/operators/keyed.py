@@ -8,7 +8,7 @@ from millstream.operators.by_key import ByKey
 
 if TYPE_CHECKING:
     from millstream.operators.base import Rows
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.table import Table
 
 __all__ = ["DistinctKeys"]

@@ -13,7 +13,7 @@ from millstream.plan.nodes import LetterBudget
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["CountedLetters", "DeadLetter"]
 

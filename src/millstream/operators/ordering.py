@@ -16,7 +16,7 @@ from millstream.state.task_state import TaskState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["Limited", "SortKeys", "Sorted", "Zipped"]
 

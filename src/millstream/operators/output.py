@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from millstream.connectors.base import SinkWriter
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
 
 __all__ = ["CalledForEach", "Emitter", "Written"]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from millstream.operators.base import Rows
     from millstream.operators.timers import Kind
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.table import Table
 

@@ -9,7 +9,7 @@ from millstream.operators.fuse import fuse
 from millstream.plan.nodes import MapBatches
 
 if TYPE_CHECKING:
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["FusedRows", "MapWholeBatches"]
 

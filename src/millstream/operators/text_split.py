@@ -22,7 +22,7 @@ from millstream.state.kernels import loading
 
 if TYPE_CHECKING:
     from millstream.operators.tokenize import TokenClass
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.text_steps import TextLists
 
 __all__ = ["Cutter", "ExpressionCutter", "TokenCutter", "cutter_of"]

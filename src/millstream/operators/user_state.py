@@ -9,37 +9,25 @@ import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from millstream.plan.nodes import (
-    Filter,
-    FilterMap,
-    FlatMap,
-    ForEach,
-    Inspect,
-    KeyBy,
-    Map,
-    MapBatches,
-)
 from millstream.state.operator_state import OperatorState
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["has_user_state", "own_function"]
-
-_CALLING = (Filter, FilterMap, FlatMap, ForEach, Inspect, KeyBy, Map, MapBatches)
 
 
 def has_user_state(node: Node) -> bool:
     """Whether the function of a node remembers something from row to row."""
-    spec = node.spec
-    return isinstance(spec, _CALLING) and isinstance(spec.function, OperatorState)
+    spec: Any = node.spec
+    return spec.traits.calls_function and isinstance(spec.function, OperatorState)
 
 
 def own_function(node: Node) -> tuple[Node, TaskState]:
     """Return the node with a copy of its function for one task, and the copy's state."""
-    spec = node.spec
-    assert isinstance(spec, _CALLING)
+    spec: Any = node.spec
+    assert spec.traits.calls_function, "see `has_user_state`"
     function: Any = copy.deepcopy(spec.function)
 
     def put(values: list[Any]) -> None:

@@ -31,7 +31,7 @@ from millstream.plan.windows import (
 
 if TYPE_CHECKING:
     from millstream.operators.base import Operator
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.table import Table
 

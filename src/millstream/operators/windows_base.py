@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from millstream.operators.base import Rows
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.windows import Window
     from millstream.ports import Clock
     from millstream.state.table import Table

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from millstream.operators.base import Rows
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.state.table import Table
 
 __all__ = ["CountWindowed", "CountedWindows", "PlainCountWindowed", "is_plain"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from millstream.operators.base import Rows
     from millstream.operators.windows_content import Content
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.windows import Trigger
     from millstream.ports import Clock
     from millstream.state.table import Table

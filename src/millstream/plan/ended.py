@@ -20,7 +20,7 @@ from millstream.plan.nodes import Read
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.stages import StagePlan
 
 __all__ = ["Remains", "live_operators", "new_rows_lost", "remains_of"]

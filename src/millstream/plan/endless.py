@@ -9,7 +9,7 @@ from millstream.plan.nodes import Limit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["endless_source"]
 

@@ -4,50 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.plan.frame_joins import JoinFrameStreams
-from millstream.plan.frame_windows import (
-    CombinePanes,
-    CountFrame,
-    OrderFrame,
-    SessionFrame,
-    TimeWindowFrame,
-    TriggerFrame,
-)
-from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
-from millstream.plan.iteration import (
-    Decide,
-    Iteration,
-    IterationKind,
-    LoopHead,
-    Outlet,
-)
-from millstream.plan.joins import (
-    Join,
-    JoinAsof,
-    JoinInterval,
-    JoinTable,
-    JoinWindow,
-    joins_by,
-)
-from millstream.plan.nodes import (
-    AggregateAll,
-    AggregateByKey,
-    Combine,
-    CombineAll,
-    Limit,
-    Node,
-    Process,
-    Read,
-    SortBy,
-)
+from millstream.plan.iteration import Decide, LoopHead, Outlet
 from millstream.plan.physical import lay_out
-from millstream.plan.projection import ColumnSource
 from millstream.plan.text_steps import text_splits
-from millstream.plan.time import InTimeOrder
-from millstream.plan.windows import CombineWindows, Windowed
 
 if TYPE_CHECKING:
-    from millstream.plan.nodes import LogicalPlan
+    from millstream.plan.logical import LogicalPlan, Node
     from millstream.plan.stages import Edge, Stage, StagePlan
 
 __all__ = ["explain_mermaid", "explain_text"]
@@ -166,65 +128,5 @@ def _width(stage: Stage) -> str:
 
 def _label(node: Node) -> str:
     """Return the name of an operator, with what the planner did to it."""
-    detail = ""
-    match node.spec:
-        case Combine() | CombineAll() | CombineFrame() | CombineWindows():
-            detail = "combine"
-        case CombinePanes(windows):
-            detail = f"{windows.window}, combine"
-        case (
-            AggregateByKey(is_combined=True)
-            | AggregateAll(is_combined=True)
-            | AggregateFrame(is_combined=True)
-        ):
-            detail = "merge"
-        case SortBy(limit=int() as limit) | SortFrame(limit=int() as limit):
-            detail = f"first {limit}"
-        case Limit(rows):
-            detail = f"{rows}"
-        case Read(ColumnSource() as source, int() as count):
-            detail = f"{len(source.schema)} of {count} columns"
-        case LoopHead(iteration):
-            detail = _how_often(iteration)
-        case _:
-            detail = _in_time(node)
+    detail = node.spec.detail()
     return f"{node.name} ({detail})" if detail else node.name
-
-
-def _in_time(node: Node) -> str:
-    """Return who meets whom, which windows there are, or that rows wait for order."""
-    match node.spec:
-        case Join() | JoinWindow() | JoinInterval() | JoinAsof() | JoinTable():
-            return joins_by(node.spec)
-        case JoinFrameStreams(by):
-            return joins_by(by)
-        case (
-            Windowed(window, is_combined=is_combined)
-            | TimeWindowFrame(window=window, is_combined=is_combined)
-            | CountFrame(window=window, is_combined=is_combined)
-        ):
-            return f"{window}, merge" if is_combined else f"{window}"
-        case SessionFrame(window=window) | TriggerFrame(window=window):
-            return f"{window}"
-        case InTimeOrder() | OrderFrame() | Process(in_time_order=True):
-            return "in the order of time"
-    return ""
-
-
-def _how_often(iteration: Iteration) -> str:
-    """Return when a loop is over."""
-    if iteration.kind is IterationKind.FREE:
-        most = _most(iteration.hops_max, "hop")
-        return f"free, {most}" if most else "free"
-    most = _most(iteration.rounds_max, "round")
-    if iteration.kind is IterationKind.DELTA:
-        parts = ["until nothing changes", most]
-    else:
-        parts = ["until enough" if iteration.until is not None else "", most]
-    return ", ".join(part for part in parts if part)
-
-
-def _most(count: int | None, what: str) -> str:
-    if count is None:
-        return ""
-    return f"at most {count} {what}{'' if count == 1 else 's'}"

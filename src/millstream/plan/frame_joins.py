@@ -10,7 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from millstream.plan.spec import Spec, Traits
+from millstream.plan.state_fields import Field
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from millstream.plan.frames import JoinFrames
     from millstream.plan.joins import Join, JoinAsof, JoinInterval, JoinWindow
 
@@ -26,7 +31,7 @@ def late_name(side: int, column: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinFrameStreams:
+class JoinFrameStreams(Spec):
     """Rows of two frames that have the same keys, and times that suit each other.
 
     Attributes
@@ -39,6 +44,26 @@ class JoinFrameStreams:
         As users see it.
     """
 
+    traits = Traits(
+        keeps="join of frames by key",
+        keeps_time=False,
+        may_fail_on_record=False,
+        takes_frames=True,
+    )
+
     by: Join | JoinWindow | JoinInterval | JoinAsof
     columns: JoinFrames
     left_schema: Any
+
+    def detail(self) -> str:
+        """Return how rows are joined, and what bounds what is kept of them."""
+        return self.by.detail()
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return who meets whom, and the columns of both sides."""
+        yield from self.by.kept_fields()
+        yield Field("left on", self.columns.left_on)
+        yield Field("right on", self.columns.right_on)
+        yield Field.of("nulls equal", self.columns.nulls_equal)
+        yield Field.columns("left columns", self.left_schema)
+        yield Field.columns("right columns", self.columns.right_schema)

@@ -10,9 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from millstream.plan.needed_columns import aggregation_columns, united
+from millstream.plan.spec import ALL_COLUMNS, IN_TIME_ORDER, Spec, Traits
+from millstream.plan.state_fields import Field, aggregation_fields
+from millstream.plan.time import watermark_fields
+from millstream.plan.windows import window_field
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from millstream.plan.spec import Needed, NeededOf
     from millstream.plan.windows import Everything, Panes
 
 __all__ = [
@@ -31,7 +38,6 @@ __all__ = [
     "AssignFrameTime",
     "CombinePanes",
     "CountFrame",
-    "FrameWindowSpec",
     "MapWindow",
     "OrderFrame",
     "SessionFrame",
@@ -74,7 +80,7 @@ WHOLE = "__whole"
 
 
 @dataclass(frozen=True, slots=True)
-class AssignFrameTime:
+class AssignFrameTime(Spec):
     """Give every row a timestamp, and promise how late they may be.
 
     Attributes
@@ -88,6 +94,13 @@ class AssignFrameTime:
         `millstream.plan.time.AssignTime` has, a function that makes such functions.
     """
 
+    traits = Traits(
+        keeps="event time of a frame",
+        keeps_time=False,
+        may_fail_on_record=True,
+        takes_frames=True,
+    )
+
     time: Any
     disorder_ms: int = 0
     idle_after_ms: int | None = None
@@ -96,9 +109,27 @@ class AssignFrameTime:
     splits_in_order: bool = False
     watermark: Any = None
 
+    def kept_fields(self) -> Iterable[Field]:
+        """Return whose watermarks are kept; bounds may change."""
+        return watermark_fields(self)
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what a timestamp is made of, and what is needed beside it."""
+        import polars as pl  # noqa: PLC0415 - there is a frame, so it is there
+
+        exprs = [e for e in (self.time, self.watermark) if e is not None]
+        if not all(isinstance(expr, pl.Expr) for expr in exprs):
+            return ALL_COLUMNS
+        hidden = dict.fromkeys(HIDDEN, pl.Int64())
+        needed = needed_of(type(schema)({**schema, **hidden}))
+        if needed is None:
+            return ALL_COLUMNS
+        own = frozenset(name for expr in exprs for name in expr.meta.root_names())
+        return own | needed - frozenset(HIDDEN)
+
 
 @dataclass(frozen=True, slots=True)
-class TimeWindowFrame:
+class TimeWindowFrame(Spec):
     """A row per key and window of time.
 
     Attributes
@@ -123,6 +154,13 @@ class TimeWindowFrame:
         Whether what is kept are the rows, so that parts of panes are not fewer.
     """
 
+    traits = Traits(
+        keeps="windows of a frame",
+        keeps_time=False,
+        may_fail_on_record=False,
+        takes_frames=True,
+    )
+
     aggregation: Any
     panes: Panes
     columns: tuple[str, ...]
@@ -134,17 +172,52 @@ class TimeWindowFrame:
     bounds: tuple[str, str] = (WINDOW_START, WINDOW_END)
     keeps_rows: bool = False
 
+    def detail(self) -> str:
+        """Return the window, and whether parts come."""
+        return f"{self.window}, merge" if self.is_combined else f"{self.window}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return windows and aggregates."""
+        yield window_field(self.window)
+        yield from aggregation_fields(self.aggregation)
+        yield Field.span("lateness", self.lateness_ms)
+        yield Field.of("by the clock", self.is_by_clock)
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what is aggregated, and time."""
+        aggregated = aggregation_columns(self.aggregation)
+        return united([aggregated, frozenset(HIDDEN)])
+
 
 @dataclass(frozen=True, slots=True)
-class CombinePanes:
+class CombinePanes(Spec):
     """Aggregate by key and pane inside the sending stage; put in by the planner."""
+
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=False, takes_frames=True
+    )
 
     windows: TimeWindowFrame
 
+    def detail(self) -> str:
+        """Return the window, and that it is the planner's."""
+        return f"{self.windows.window}, combine"
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what is aggregated, and time."""
+        return self.windows.columns_needed(schema, needed_of)
+
 
 @dataclass(frozen=True, slots=True)
-class SessionFrame:
+class SessionFrame(Spec):
     """A row per key and session: rows that are less than `gap_ms` apart."""
+
+    traits = Traits(
+        keeps="sessions of a frame",
+        keeps_time=False,
+        may_fail_on_record=False,
+        takes_frames=True,
+    )
 
     aggregation: Any
     gap_ms: int
@@ -155,9 +228,25 @@ class SessionFrame:
     is_by_clock: bool = False
     bounds: tuple[str, str] = (WINDOW_START, WINDOW_END)
 
+    def detail(self) -> str:
+        """Return the window."""
+        return f"{self.window}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return windows and aggregates."""
+        yield window_field(self.window)
+        yield from aggregation_fields(self.aggregation)
+        yield Field.span("lateness", self.lateness_ms)
+        yield Field.of("by the clock", self.is_by_clock)
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what is aggregated, and time."""
+        aggregated = aggregation_columns(self.aggregation)
+        return united([aggregated, frozenset(HIDDEN)])
+
 
 @dataclass(frozen=True, slots=True)
-class CountFrame:
+class CountFrame(Spec):
     """A row per key and so many rows of it, in the order in which they come.
 
     Attributes
@@ -171,6 +260,13 @@ class CountFrame:
         the result; None if they are not in it.
     """
 
+    traits = Traits(
+        keeps="count windows of a frame",
+        keeps_time=False,
+        may_fail_on_record=False,
+        takes_frames=True,
+    )
+
     aggregation: Any
     panes: Panes
     is_exact: bool = True
@@ -179,9 +275,23 @@ class CountFrame:
     is_combined: bool = False
     bounds: tuple[str, str] | None = None
 
+    def detail(self) -> str:
+        """Return the window, and whether parts come."""
+        return f"{self.window}, merge" if self.is_combined else f"{self.window}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return windows and aggregates."""
+        yield window_field(self.window)
+        yield from aggregation_fields(self.aggregation)
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what is aggregated, and time."""
+        aggregated = aggregation_columns(self.aggregation)
+        return united([aggregated, frozenset(HIDDEN)])
+
 
 @dataclass(frozen=True, slots=True)
-class TriggerFrame:
+class TriggerFrame(Spec):
     """A row per key whenever the trigger of the user wants one.
 
     Attributes
@@ -194,15 +304,32 @@ class TriggerFrame:
         Whether users know of keys; if not, all rows have the same.
     """
 
+    traits = Traits(
+        keeps="windows of a frame by trigger",
+        keeps_time=False,
+        may_fail_on_record=False,
+        takes_frames=True,
+    )
+
     aggregation: Any
     window: Everything
     columns: tuple[str, ...]
     is_timed: bool = False
     has_keys: bool = True
 
+    def detail(self) -> str:
+        """Return the window."""
+        return f"{self.window}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return windows and aggregates."""
+        yield window_field(self.window)
+        yield from aggregation_fields(self.aggregation)
+        yield Field("columns", self.columns)
+
 
 @dataclass(frozen=True, slots=True)
-class OrderFrame:
+class OrderFrame(Spec):
     """The rows of every key in the order of their timestamps, when their time has come.
 
     Attributes
@@ -213,13 +340,35 @@ class OrderFrame:
         Their types.
     """
 
+    traits = Traits(
+        keeps="order of a frame by time",
+        keeps_rows=True,
+        keeps_time=False,
+        may_fail_on_record=False,
+        takes_frames=True,
+    )
+
     keys: tuple[str, ...]
     columns: tuple[str, ...]
     schema: Any = None
 
+    def detail(self) -> str:
+        """Say what it does."""
+        return IN_TIME_ORDER
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return keys and columns."""
+        yield Field("keys", self.keys)
+        yield Field.columns("columns", self.schema)
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return keys and time, and what goes through."""
+        own = frozenset([*self.keys, *HIDDEN])
+        return united([own, needed_of(schema)])
+
 
 @dataclass(frozen=True, slots=True)
-class MapWindow:
+class MapWindow(Spec):
     """Any data frame for the rows of a window; every window comes as a row.
 
     Attributes
@@ -234,19 +383,12 @@ class MapWindow:
         The columns that have its bounds; None where there is only one window.
     """
 
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=True, takes_frames=True
+    )
+
     function: Callable[[Any, Any], Any]
     schema: Any
     rows: str
     keys: tuple[str, ...] = ()
     bounds: tuple[str, str] | None = None
-
-
-FrameWindowSpec = (
-    AssignFrameTime
-    | TimeWindowFrame
-    | CombinePanes
-    | SessionFrame
-    | CountFrame
-    | TriggerFrame
-    | OrderFrame
-)

@@ -6,20 +6,23 @@ imports Polars; expressions and schemas are opaque.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from millstream.plan.frame_joins import JoinFrameStreams
-from millstream.plan.frame_windows import FrameWindowSpec, MapWindow
+from millstream.plan.frame_windows import HIDDEN
+from millstream.plan.needed_columns import aggregation_columns, no_rows, united
+from millstream.plan.spec import ALL_COLUMNS, Spec, Traits
+from millstream.plan.state_fields import Field, Rule, aggregation_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from millstream.plan.spec import Needed, NeededOf
 
 __all__ = [
     "AggregateFrame",
     "CollectFrames",
     "CombineFrame",
-    "FrameSpec",
     "JoinFrames",
     "JoinStatic",
     "MapFrames",
@@ -33,18 +36,26 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Transform:
+class Transform(Spec):
     """A row-wise query: a lazy frame for a lazy frame; a run of them is one query.
 
     `step` says what it does where `millstream.plan.text_steps` has a word for it.
     """
+
+    traits = Traits(
+        keeps="",
+        keeps_time=True,
+        may_fail_on_record=True,
+        fuses="query",
+        takes_frames=True,
+    )
 
     function: Callable[[Any], Any]
     step: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class MapFrames:
+class MapFrames(Spec):
     """Any data frame for a data frame.
 
     Attributes
@@ -56,25 +67,46 @@ class MapFrames:
         Of the result, where the function may return another one by mistake.
     """
 
+    traits = Traits(
+        keeps="", keeps_time=True, may_fail_on_record=True, takes_frames=True
+    )
+
     function: Callable[[Any], Any]
     needs: Literal["all", "the same", "nothing"] = "all"
     schema: Any = None
 
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what `needs` says."""
+        match self.needs:
+            case "nothing":
+                return frozenset()
+            case "the same":
+                return needed_of(schema)
+        return ALL_COLUMNS
+
 
 @dataclass(frozen=True, slots=True)
-class ToRows:
+class ToRows(Spec):
     """Turn frames into rows, which are dicts."""
 
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=False, takes_frames=True
+    )
+
 
 @dataclass(frozen=True, slots=True)
-class ToFrame:
+class ToFrame(Spec):
     """Turn rows into frames with this schema."""
+
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=True, takes_frames=True
+    )
 
     schema: Any
 
 
 @dataclass(frozen=True, slots=True)
-class CombineFrame:
+class CombineFrame(Spec):
     """Aggregate by key inside the sending stage; put in by the planner.
 
     Attributes
@@ -83,20 +115,52 @@ class CombineFrame:
         Whether somebody waits for what is held, so that it leaves before long.
     """
 
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=False, takes_frames=True
+    )
+
     aggregation: Any
     is_prompt: bool = False
 
+    def detail(self) -> str:
+        """Say that it is the planner's."""
+        return "combine"
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what is aggregated."""
+        return aggregation_columns(self.aggregation)
+
 
 @dataclass(frozen=True, slots=True)
-class AggregateFrame:
+class AggregateFrame(Spec):
     """One row per key when the input ends."""
+
+    traits = Traits(
+        keeps="aggregate of a frame by key",
+        keeps_time=False,
+        may_fail_on_record=False,
+        waits_for_end=True,
+        takes_frames=True,
+    )
 
     aggregation: Any
     is_combined: bool = False
 
+    def detail(self) -> str:
+        """Say whether parts come, not rows."""
+        return "merge" if self.is_combined else ""
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return keys and aggregates; what is not asked for any more is left out."""
+        return aggregation_fields(self.aggregation, Rule.FEWER)
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what is aggregated."""
+        return aggregation_columns(self.aggregation)
+
 
 @dataclass(frozen=True, slots=True)
-class SortFrame:
+class SortFrame(Spec):
     """All rows in order when the input ends; only the first `limit` if given.
 
     Attributes
@@ -105,6 +169,16 @@ class SortFrame:
         Whether the planner may have left out columns that nobody needs.
     """
 
+    traits = Traits(
+        keeps="sort of a frame",
+        keeps_rows=True,
+        keeps_time=False,
+        may_fail_on_record=False,
+        waits_for_end=True,
+        passes_columns=True,
+        takes_frames=True,
+    )
+
     by: tuple[str, ...]
     descending: tuple[bool, ...]
     nulls_last: tuple[bool, ...]
@@ -112,10 +186,38 @@ class SortFrame:
     schema: Any = None
     is_narrowed: bool = False
 
+    def detail(self) -> str:
+        """Return how many rows are wanted, where not all are."""
+        return "" if self.limit is None else f"first {self.limit}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return order, number and columns."""
+        yield Field("by", self.by)
+        yield Field("descending", tuple(map(str, self.descending)))
+        yield Field("nulls last", tuple(map(str, self.nulls_last)))
+        yield Field.of("first rows", "all" if self.limit is None else self.limit)
+        # Often it has no rows yet; if it has some, they are looked at when restored.
+        yield Field.columns("columns", self.schema, Rule.FREE)
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what it sorts by, and what goes through."""
+        return united([frozenset(self.by), needed_of(schema)])
+
+    def narrowed(self) -> SortFrame:
+        """Return it as it sorts rows that may lack columns."""
+        return replace(self, is_narrowed=True)
+
 
 @dataclass(frozen=True, slots=True)
-class JoinFrames:
+class JoinFrames(Spec):
     """Every row of input 0 with those of input 1, of which every task has all."""
+
+    traits = Traits(
+        keeps="join of a frame with a whole one",
+        keeps_time=False,
+        may_fail_on_record=False,
+        takes_frames=True,
+    )
 
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
@@ -137,52 +239,91 @@ class JoinFrames:
             maintain_order="left",
         )
 
+    def kept_fields(self) -> Iterable[Field]:
+        """Return who meets whom, and the columns of both sides."""
+        yield Field.of("how", self.how)
+        yield Field("left on", self.left_on)
+        yield Field("right on", self.right_on)
+        yield Field.of("nulls equal", self.nulls_equal)
+        yield Field.columns("left columns", self.left_schema)
+        yield Field.columns("right columns", self.right_schema)
+
 
 @dataclass(frozen=True, slots=True)
-class JoinStatic:
+class JoinStatic(Spec):
     """Every row with those of a data frame that travels with the plan."""
+
+    traits = Traits(
+        keeps="", keeps_time=True, may_fail_on_record=False, takes_frames=True
+    )
 
     join: JoinFrames
     right: Any
 
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return the keys, what goes through, and what gives others their names."""
+        answer = self.join.query(no_rows(schema), self.right.lazy()).collect_schema()
+        needed = needed_of(answer)
+        if needed is None:
+            return ALL_COLUMNS
+        names = needed | {*self.join.left_on} | {*self.join.right_schema}
+        return names.intersection(schema)
+
 
 @dataclass(frozen=True, slots=True)
-class UniqueFrame:
+class UniqueFrame(Spec):
     """The first row of every key, as soon as it comes; `schema` is that of the keys."""
+
+    traits = Traits(
+        keeps="unique rows of a frame",
+        keeps_time=False,
+        may_fail_on_record=False,
+        takes_frames=True,
+    )
 
     keys: tuple[str, ...]
     schema: Any = None
 
+    def kept_fields(self) -> Iterable[Field]:
+        """Return the keys."""
+        yield Field.columns("keys", self.schema)
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return the keys, and what goes through."""
+        return united([frozenset(self.keys), needed_of(schema)])
+
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(Spec):
     """The tokens of a text column, one row each."""
+
+    traits = Traits(
+        keeps="", keeps_time=True, may_fail_on_record=False, takes_frames=True
+    )
 
     column: str
     token_class: Any
 
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return the text, and time."""
+        return frozenset([self.column, *HIDDEN])
+
 
 @dataclass(frozen=True, slots=True)
-class CollectFrames:
+class CollectFrames(Spec):
     """Send data frames to the driver."""
+
+    traits = Traits(
+        keeps="collect of frames",
+        keeps_time=False,
+        may_fail_on_record=False,
+        is_sink=True,
+        is_for_driver=True,
+        takes_frames=True,
+    )
 
     schema: Any = None
 
-
-FrameSpec = (
-    Transform
-    | MapFrames
-    | ToRows
-    | ToFrame
-    | CombineFrame
-    | AggregateFrame
-    | SortFrame
-    | JoinFrames
-    | JoinStatic
-    | JoinFrameStreams
-    | UniqueFrame
-    | Tokens
-    | CollectFrames
-    | FrameWindowSpec
-    | MapWindow
-)
+    def kept_fields(self) -> Iterable[Field]:
+        """Return the columns."""
+        yield Field.columns("columns", self.schema, Rule.ANY_ORDER)

@@ -27,9 +27,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from millstream.errors import UsageError
+from millstream.plan.spec import Spec, Traits
+from millstream.plan.state_fields import Field, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "DECIDER",
@@ -216,21 +218,62 @@ class Iteration:
         """Whether what the body makes comes back to the head."""
         return self.kind is not IterationKind.CYCLE
 
+    def bounds(self) -> str:
+        """Return when it is over."""
+        if self.kind is IterationKind.FREE:
+            most = _most(self.hops_max, "hop")
+            return f"free, {most}" if most else "free"
+        most = _most(self.rounds_max, "round")
+        if self.kind is IterationKind.DELTA:
+            parts = ["until nothing changes", most]
+        else:
+            parts = ["until enough" if self.until is not None else "", most]
+        return ", ".join(part for part in parts if part)
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return what goes round; how often may change."""
+        yield Field.of("kind", self.kind)
+        yield Field.of("batches", "frames" if self.makes_frames else "rows")
+        yield Field.columns("columns", self.schema)
+        yield Field("keys", self.keys)
+        yield Field("best", tuple(map(str, self.best)))
+        yield Field.constant("begins with", self.initial)
+        rounds = "any" if self.rounds_max is None else self.rounds_max
+        yield Field.of("rounds at most", rounds, Rule.FREE)
+        hops = "any" if self.hops_max is None else self.hops_max
+        yield Field.of("hops at most", hops, Rule.FREE)
+
 
 @dataclass(frozen=True, slots=True)
-class LoopHead:
+class LoopHead(Spec):
     """Where a loop begins, and where its rows come back to."""
+
+    traits = Traits(
+        keeps="loop", keeps_time=False, may_fail_on_record=False, has_operator=False
+    )
 
     iteration: Iteration
 
+    def detail(self) -> str:
+        """Return when the loop is over."""
+        return self.iteration.bounds()
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return what goes round."""
+        return self.iteration.kept_fields()
+
 
 @dataclass(frozen=True, slots=True)
-class BodyInput:
+class BodyInput(Spec):
     """What the head gives to the body."""
 
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=False, has_operator=False
+    )
+
 
 @dataclass(frozen=True, slots=True)
-class Decide:
+class Decide(Spec):
     """Decides after every round whether there is another one.
 
     Attributes
@@ -239,13 +282,29 @@ class Decide:
         The columns of what it gets of a round, where that is data frames.
     """
 
+    traits = Traits(keeps="end of a loop", keeps_time=False, may_fail_on_record=False)
+
     iteration: Iteration
     schema: Any = None
 
+    def kept_fields(self) -> Iterable[Field]:
+        """Return what goes round."""
+        return self.iteration.kept_fields()
+
 
 @dataclass(frozen=True, slots=True)
-class LoopResult:
+class LoopResult(Spec):
     """What the head gives when the iteration is over."""
+
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=False, has_operator=False
+    )
+
+
+def _most(count: int | None, what: str) -> str:
+    if count is None:
+        return ""
+    return f"at most {count} {what}{'' if count == 1 else 's'}"
 
 
 def place_state(head: str, *, has_rounds: bool) -> str:

@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from millstream.plan.spec import Spec, Traits
+from millstream.plan.state_fields import Field, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "LEFT",
@@ -21,7 +28,6 @@ __all__ = [
     "JoinTable",
     "JoinWindow",
     "has_whole_right",
-    "joins_by",
 ]
 
 LEFT, RIGHT = 0, 1
@@ -67,7 +73,7 @@ class Direction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Join(Spec):
     """Every left row with every right row of its key.
 
     Attributes
@@ -78,13 +84,27 @@ class Join:
         Whether an input may never end, so that without `ttl_ms` the state only grows.
     """
 
+    traits = Traits(keeps="join", keeps_time=False, may_fail_on_record=False)
+
     how: How
     ttl_ms: int | None = None
     is_endless: bool = False
 
+    def detail(self) -> str:
+        """Return how rows are joined, and what bounds what is kept of them."""
+        if self.ttl_ms is not None:
+            return f"{self.how}, rows wait {self.ttl_ms} ms"
+        end = ", and they may never end" if self.is_endless else ""
+        return f"{self.how}, keeps all rows{end}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return who meets whom, and for how long."""
+        yield Field.of("how", self.how)
+        yield Field.span("ttl", self.ttl_ms, Rule.LONGER)
+
 
 @dataclass(frozen=True, slots=True)
-class JoinWindow:
+class JoinWindow(Spec):
     """Left rows with right rows of the same key and window.
 
     Attributes
@@ -95,24 +115,52 @@ class JoinWindow:
         Whether windows are of event time, not of the wall clock.
     """
 
+    traits = Traits(keeps="join by windows", keeps_time=False, may_fail_on_record=False)
+
     how: How
     size: int
     slide: int
     offset: int = 0
     is_event_time: bool = True
 
+    def detail(self) -> str:
+        """Return how rows are joined, and what bounds what is kept of them."""
+        clock = "" if self.is_event_time else " of the clock"
+        slide = f" every {self.slide} ms" if self.slide != self.size else ""
+        return f"{self.how}, windows{clock} of {self.size} ms{slide}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return who meets whom, and for how long."""
+        yield Field.of("how", self.how)
+        clock = "event time" if self.is_event_time else "the clock"
+        bounds = f"{self.size} ms every {self.slide} ms from {self.offset} ms"
+        yield Field.of("windows", f"{bounds} of {clock}")
+
 
 @dataclass(frozen=True, slots=True)
-class JoinInterval:
+class JoinInterval(Spec):
     """Left rows with right rows that are at least `lower` and at most `upper` later."""
+
+    traits = Traits(
+        keeps="join by interval", keeps_time=False, may_fail_on_record=False
+    )
 
     how: How
     lower: int
     upper: int
 
+    def detail(self) -> str:
+        """Return how rows are joined, and what bounds what is kept of them."""
+        return f"{self.how}, {self.lower} to {self.upper} ms later"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return who meets whom, and for how long."""
+        yield Field.of("how", self.how)
+        yield Field.of("interval", f"{self.lower} to {self.upper} ms")
+
 
 @dataclass(frozen=True, slots=True)
-class JoinAsof:
+class JoinAsof(Spec):
     """Every left row with the right row that is nearest in time.
 
     Attributes
@@ -125,15 +173,34 @@ class JoinAsof:
         Whether a right row whose value is None takes the key out of a table.
     """
 
+    traits = Traits(
+        keeps="join as of a time", keeps_time=False, may_fail_on_record=False
+    )
+
     how: How
     direction: Direction = Direction.BACKWARD
     tolerance: int | None = None
     is_whole: bool = False
     is_table: bool = False
 
+    def detail(self) -> str:
+        """Return how rows are joined, and what bounds what is kept of them."""
+        if self.is_table:
+            return f"{self.how}, table as of the row's time"
+        near = "" if self.tolerance is None else f" within {self.tolerance} ms"
+        return f"{self.how}, {self.direction}{near}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return who meets whom, and for how long."""
+        yield Field.of("how", self.how)
+        yield Field.of("direction", self.direction)
+        yield Field.span("tolerance", self.tolerance)
+        yield Field.of("whole right side", self.is_whole)
+        yield Field.of("table", self.is_table)
+
 
 @dataclass(frozen=True, slots=True)
-class JoinTable:
+class JoinTable(Spec):
     """Every left row with the newest right row, without time.
 
     Attributes
@@ -144,37 +211,27 @@ class JoinTable:
         Whether every task has all of the right side.
     """
 
+    traits = Traits(
+        keeps="join with a table", keeps_time=False, may_fail_on_record=False
+    )
+
     how: How
     waits: bool
     is_whole: bool = False
 
+    def detail(self) -> str:
+        """Return how rows are joined, and what bounds what is kept of them."""
+        bound = "waits for the table" if self.waits else "table as it is"
+        return f"{self.how}, {bound}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return who meets whom, and for how long."""
+        yield Field.of("how", self.how)
+        yield Field.of("waits", self.waits)
+        yield Field.of("whole right side", self.is_whole)
+
 
 JoinSpec = Join | JoinWindow | JoinInterval | JoinAsof | JoinTable
-
-
-def joins_by(spec: JoinSpec) -> str:
-    """Return how rows are joined, and what bounds what is kept of them."""
-    match spec:
-        case Join(ttl_ms=int() as ttl_ms):
-            bound = f"rows wait {ttl_ms} ms"
-        case Join(is_endless=True):
-            bound = "keeps all rows, and they may never end"
-        case Join():
-            bound = "keeps all rows"
-        case JoinWindow():
-            clock = "" if spec.is_event_time else " of the clock"
-            slide = f" every {spec.slide} ms" if spec.slide != spec.size else ""
-            bound = f"windows{clock} of {spec.size} ms{slide}"
-        case JoinInterval(lower=lower, upper=upper):
-            bound = f"{lower} to {upper} ms later"
-        case JoinAsof(is_table=True):
-            bound = "table as of the row's time"
-        case JoinAsof():
-            near = "" if spec.tolerance is None else f" within {spec.tolerance} ms"
-            bound = f"{spec.direction}{near}"
-        case _:
-            bound = "waits for the table" if spec.waits else "table as it is"
-    return f"{spec.how}, {bound}"
 
 
 def has_whole_right(spec: object) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import UsageError
 from millstream.plan.frame_joins import JoinFrameStreams
-from millstream.plan.frames import AggregateFrame, JoinFrames, SortFrame
+from millstream.plan.frames import JoinFrames
 from millstream.plan.iteration import BodyInput, Decide, LoopHead
 from millstream.plan.joins import (
     LEFT,
@@ -22,26 +22,14 @@ from millstream.plan.joins import (
     JoinTable,
     JoinWindow,
 )
-from millstream.plan.nodes import (
-    AggregateAll,
-    AggregateByKey,
-    Limit,
-    SortBy,
-    Zip,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from millstream.plan.iteration import Iteration
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = ["back_edges", "bodies", "check_bodies", "enclosing", "in_rounds"]
-
-_WAITING = (AggregateAll, AggregateByKey, AggregateFrame, SortBy, SortFrame)
-"""What makes rows only when its input has ended."""
-_ENDING = (Limit, Zip)
-"""What needs no more rows when it has enough, or one of its inputs has ended."""
 
 
 def back_edges(stage_count: int, edges: Sequence[tuple[int, int]]) -> set[int]:
@@ -174,13 +162,13 @@ def _check_streaming(head: Node, node: Node, body: frozenset[int]) -> None:
     """Refuse what would say something only when nothing can go round any more."""
     where = f"{node.verb} at {node.location} is in the body of {head.verb} at {head.location}"
     is_join = isinstance(node.spec, JoinFrames) and node.inputs[1] in body
-    if is_join or isinstance(node.spec, _WAITING):
+    if is_join or node.spec.traits.waits_for_end:
         msg = (
             f"{where} and waits for the end of an input, after which nothing goes round; "
             "use scan or process, or make the loop an iterate"
         )
         raise UsageError(msg)
-    if isinstance(node.spec, _ENDING):
+    if node.spec.traits.may_end_early:
         msg = (
             f"{where} and may end before its input does, so that what is left could not "
             "go round; do it before or after the loop, or make the loop an iterate"

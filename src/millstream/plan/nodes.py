@@ -1,35 +1,22 @@
-"""The logical plan: one node per verb that the user called.
+"""Specs of operators on rows: one for each method that the user can call on a stream.
 
-A `Node` says what its operator does (`spec`), where the user wrote it, how its
-output is regrouped, and how wide it may be.  Nodes are frozen and valid the moment
-they exist; the graph is the list of them in the order in which they were made.
+Those of time, windows, joins, loops and frames have modules of their own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from millstream.errors import UsageError
-from millstream.plan.frames import CollectFrames, FrameSpec
-from millstream.plan.iteration import (
-    DECIDER,
-    BodyInput,
-    Decide,
-    LoopHead,
-    LoopResult,
-)
-from millstream.plan.joins import JoinSpec
-from millstream.plan.time import AssignTime, DropTime, InTimeOrder, LateRows
-from millstream.plan.windows import CombineWindows, Windowed
+from millstream.plan.spec import IN_TIME_ORDER, Spec, Traits
+from millstream.plan.state_fields import Field, Rule, aggregate_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from millstream.config import BufferPolicy
     from millstream.connectors.base import Sink, Source
     from millstream.plan.aggregate import Aggregate
-    from millstream.plan.grouping import Grouping
+    from millstream.plan.spec import Needed, NeededOf
 
 __all__ = [
     "AggregateAll",
@@ -48,20 +35,15 @@ __all__ = [
     "KeyBy",
     "LetterBudget",
     "Limit",
-    "Location",
-    "LogicalPlan",
     "Map",
     "MapBatches",
     "Merge",
-    "Node",
     "Process",
     "Read",
     "Regroup",
     "Result",
-    "RowSpec",
     "Scan",
     "SortBy",
-    "Spec",
     "Unique",
     "Unkey",
     "Write",
@@ -69,22 +51,11 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Where in the user's program an operator was written."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file.rpartition('/')[2]}:{self.line}"
-
-
 # Sources.
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(Spec):
     """Read the splits of a source.
 
     Attributes
@@ -94,119 +65,176 @@ class Read:
         made the source leave the others out.
     """
 
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=False, has_operator=False
+    )
+
     source: Source[Any]
     column_count: int | None = None
+
+    def detail(self) -> str:
+        """Return how many columns are read, where that is not all of them."""
+        if self.column_count is None:
+            return ""
+        source: Any = self.source
+        return f"{len(source.schema)} of {self.column_count} columns"
 
 
 # One row in, some rows out, nothing remembered; a run of these becomes one function.
 
+_ROW_FUNCTION = Traits(
+    keeps="",
+    keeps_time=True,
+    may_fail_on_record=True,
+    fuses="rows",
+    calls_function=True,
+)
+
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class Map(Spec):
     """One row for one row."""
 
+    traits = _ROW_FUNCTION
+
     function: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Spec):
     """Keep the rows for which the function is true."""
 
+    traits = _ROW_FUNCTION
+
     function: Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)
-class FlatMap:
+class FlatMap(Spec):
     """Any number of rows for one row."""
 
+    traits = replace(_ROW_FUNCTION, makes_many=True)
+
     function: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class FilterMap:
+class FilterMap(Spec):
     """One row for one row, or none where the function returns None."""
 
+    traits = _ROW_FUNCTION
+
     function: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Flatten:
+class Flatten(Spec):
     """The items of every row."""
+
+    traits = Traits(
+        keeps="",
+        keeps_time=True,
+        may_fail_on_record=True,
+        fuses="rows",
+        makes_many=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Inspect:
+class Inspect(Spec):
     """Call the function for its side effect."""
+
+    traits = _ROW_FUNCTION
 
     function: Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)
-class KeyBy:
+class KeyBy(Spec):
     """Pair every row with its key."""
+
+    traits = _ROW_FUNCTION
 
     function: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class DropKey:
+class DropKey(Spec):
     """Forget the keys."""
+
+    traits = Traits(keeps="", keeps_time=True, may_fail_on_record=False, fuses="rows")
 
 
 @dataclass(frozen=True, slots=True)
-class Unkey:
+class Unkey(Spec):
     """Treat keyed rows as plain ``(key, value)`` pairs."""
 
-
-RowSpec = (
-    Map
-    | Filter
-    | FlatMap
-    | FilterMap
-    | Flatten
-    | Inspect
-    | KeyBy
-    | DropKey
-    | Unkey
-    | DropTime
-)
+    traits = Traits(keeps="", keeps_time=True, may_fail_on_record=False, fuses="rows")
 
 
 # Whole batches, many inputs, or a change of partitioning.
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
+class DeadLetters(Spec):
     """Records that made a function of the flow raise; the planner finds the inputs."""
+
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=False, has_operator=False
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class MapBatches:
+class MapBatches(Spec):
     """Any list of rows for a list of rows."""
+
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=True, calls_function=True
+    )
 
     function: Callable[[list[Any]], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Regroup:
+class Regroup(Spec):
     """Nothing but a new partitioning; also the verb behind `max_parallelism`."""
 
+    traits = Traits(
+        keeps="",
+        keeps_time=True,
+        may_fail_on_record=False,
+        has_operator=False,
+        passes_columns=True,
+    )
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what is needed of its output."""
+        return needed_of(schema)
+
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Spec):
     """All rows of several inputs."""
 
+    traits = Traits(
+        keeps="", keeps_time=True, may_fail_on_record=False, has_operator=False
+    )
+
 
 @dataclass(frozen=True, slots=True)
-class Zip:
+class Zip(Spec):
     """The i-th row of the one input with the i-th row of the other."""
+
+    traits = Traits(
+        keeps="zip", keeps_time=False, may_fail_on_record=False, may_end_early=True
+    )
 
 
 # Operators that remember.
 
 
 @dataclass(frozen=True, slots=True)
-class Combine:
+class Combine(Spec):
     """Aggregate by key inside the sending stage; put in by the planner.
 
     Attributes
@@ -215,42 +243,98 @@ class Combine:
         Whether somebody waits for what is held, so that it leaves before long.
     """
 
+    traits = Traits(keeps="", keeps_time=False, may_fail_on_record=True)
+
     aggregate: Aggregate
     is_prompt: bool = False
 
+    def detail(self) -> str:
+        """Say that it is the planner's."""
+        return "combine"
+
 
 @dataclass(frozen=True, slots=True)
-class AggregateByKey:
+class AggregateByKey(Spec):
     """One result per key when the input ends."""
 
+    traits = Traits(
+        keeps="aggregate by key",
+        keeps_time=False,
+        may_fail_on_record=True,
+        waits_for_end=True,
+    )
+
     aggregate: Aggregate
     is_combined: bool = False
 
+    def detail(self) -> str:
+        """Say whether parts come, not rows."""
+        return "merge" if self.is_combined else ""
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return the aggregate."""
+        return aggregate_fields(self.aggregate)
+
 
 @dataclass(frozen=True, slots=True)
-class CombineAll:
+class CombineAll(Spec):
     """Aggregate all rows of one task; put in by the planner."""
 
+    traits = Traits(
+        keeps="aggregate of a task's rows", keeps_time=False, may_fail_on_record=False
+    )
+
     aggregate: Aggregate
+
+    def detail(self) -> str:
+        """Say that it is the planner's."""
+        return "combine"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return the aggregate."""
+        return aggregate_fields(self.aggregate)
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateAll:
+class AggregateAll(Spec):
     """One result over all rows when the input ends."""
+
+    traits = Traits(
+        keeps="aggregate of all rows",
+        keeps_time=False,
+        may_fail_on_record=True,
+        waits_for_end=True,
+    )
 
     aggregate: Aggregate
     is_combined: bool = False
 
+    def detail(self) -> str:
+        """Say whether parts come, not rows."""
+        return "merge" if self.is_combined else ""
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return the aggregate."""
+        return aggregate_fields(self.aggregate)
+
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Spec):
     """The running aggregate of the key after every row."""
+
+    traits = Traits(
+        keeps="running aggregate by key", keeps_time=False, may_fail_on_record=True
+    )
 
     aggregate: Aggregate
 
+    def kept_fields(self) -> Iterable[Field]:
+        """Return the aggregate."""
+        return aggregate_fields(self.aggregate)
+
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class Process(Spec):
     """A user's stateful function.
 
     Attributes
@@ -259,243 +343,153 @@ class Process:
         Whether records wait until they can be worked on in the order of time.
     """
 
+    traits = Traits(keeps="stateful function", keeps_time=True, may_fail_on_record=True)
+
     function: Any
     in_time_order: bool = False
 
+    def detail(self) -> str:
+        """Say whether records wait for order."""
+        return IN_TIME_ORDER if self.in_time_order else ""
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return what the function declares; more state and longer lives are no harm."""
+        yield Field.of("in time order", self.in_time_order)
+        for name, values in self.function.declared_state():
+            rule = Rule.LONGER if name.startswith("ttl of ") else Rule.SAME
+            yield Field(name, values, Rule.MORE if name == "state" else rule)
+
 
 @dataclass(frozen=True, slots=True)
-class Unique:
+class Unique(Spec):
     """The first of equal keys; rows are ``(row, None)`` pairs on the way in."""
 
+    traits = Traits(keeps="unique", keeps_time=False, may_fail_on_record=False)
+
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Spec):
     """The first `rows` rows."""
+
+    traits = Traits(
+        keeps="limit",
+        keeps_time=False,
+        may_fail_on_record=False,
+        may_end_early=True,
+        passes_columns=True,
+    )
 
     rows: int
 
+    def detail(self) -> str:
+        """Return how many."""
+        return f"{self.rows}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return how many."""
+        yield Field.of("rows at most", self.rows)
+
+    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+        """Return what is needed of its output."""
+        return needed_of(schema)
+
 
 @dataclass(frozen=True, slots=True)
-class SortBy:
+class SortBy(Spec):
     """All rows in order when the input ends; only the first `limit` if given."""
+
+    traits = Traits(
+        keeps="sort", keeps_time=False, may_fail_on_record=True, waits_for_end=True
+    )
 
     key: Callable[[Any], Any]
     is_descending: bool = False
     limit: int | None = None
+
+    def detail(self) -> str:
+        """Return how many rows are wanted, where not all are."""
+        return "" if self.limit is None else f"first {self.limit}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return order and number."""
+        yield Field.of("order", "descending" if self.is_descending else "ascending")
+        yield Field.of("first rows", "all" if self.limit is None else self.limit)
 
 
 # Sinks.
 
 
 @dataclass(frozen=True, slots=True)
-class Collect:
+class Collect(Spec):
     """Send rows to the driver."""
+
+    traits = Traits(
+        keeps="collect",
+        keeps_time=False,
+        may_fail_on_record=False,
+        is_sink=True,
+        is_for_driver=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Spec):
     """Send the one row there is to the driver; `empty` where there is none."""
+
+    traits = Traits(
+        keeps="result",
+        keeps_time=False,
+        may_fail_on_record=False,
+        is_sink=True,
+        is_for_driver=True,
+    )
 
     empty: Any
 
 
 @dataclass(frozen=True, slots=True)
-class ForEach:
+class ForEach(Spec):
     """Call a function for every row."""
+
+    traits = Traits(
+        keeps="",
+        keeps_time=False,
+        may_fail_on_record=True,
+        calls_function=True,
+        is_sink=True,
+    )
 
     function: Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)
-class LetterBudget:
+class LetterBudget(Spec):
     """Count the dead letters of the whole job, and fail when there are more."""
+
+    traits = Traits(
+        keeps="budget of dead letters",
+        keeps_time=False,
+        may_fail_on_record=False,
+        is_sink=True,
+    )
 
     letters_max: int
 
+    def kept_fields(self) -> Iterable[Field]:
+        """Return the budget, which may change."""
+        yield Field.of("letters at most", self.letters_max, Rule.FREE)
+
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class Write(Spec):
     """Give rows to a sink."""
+
+    traits = Traits(
+        keeps="write", keeps_time=False, may_fail_on_record=False, is_sink=True
+    )
 
     sink: Sink[Any]
 
-
-Spec = (
-    Read
-    | RowSpec
-    | MapBatches
-    | DeadLetters
-    | Regroup
-    | Merge
-    | Zip
-    | Combine
-    | AggregateByKey
-    | CombineAll
-    | AggregateAll
-    | Scan
-    | Process
-    | Unique
-    | Limit
-    | SortBy
-    | AssignTime
-    | InTimeOrder
-    | LateRows
-    | JoinSpec
-    | Windowed
-    | CombineWindows
-    | FrameSpec
-    | LoopHead
-    | BodyInput
-    | Decide
-    | LoopResult
-    | Collect
-    | Result
-    | ForEach
-    | LetterBudget
-    | Write
-)
-
-LOCAL = ".local"
-"""Ends the name of an operator that the planner put in front of the user's."""
-
-SINKS = (Collect, CollectFrames, Result, ForEach, LetterBudget, Write)
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One operator of the user's program.
-
-    Attributes
-    ----------
-    verb
-        The method the user called.
-    takes_pairs
-        Whether rows arrive as ``(key, value)`` pairs whose key must be kept.
-    regroups
-        How its output is spread over the next stage; None leaves rows where they are.
-    width
-        Most tasks it may run in; None for as many as there are workers.
-    makes_frames
-        Whether its output comes in data frames, not in lists of rows.
-    takes_times
-        Whether every row arrives with a timestamp.
-    makes_times
-        Whether every row leaves with a timestamp.
-    back
-        Nodes whose output closes a loop here; they come later in the plan.
-    has_default_name
-        Whether the user gave it no name, so that it is named by its verb and a number.
-    """
-
-    id: int
-    name: str
-    verb: str
-    spec: Spec
-    inputs: tuple[int, ...]
-    location: Location
-    takes_pairs: bool = False
-    regroups: Grouping | None = None
-    width: int | None = None
-    buffer: BufferPolicy | None = None
-    makes_frames: bool = False
-    takes_times: bool = False
-    makes_times: bool = False
-    back: tuple[int, ...] = ()
-    has_default_name: bool = False
-
-    @property
-    def user_name(self) -> str:
-        """The name the user knows it by, also for a part that he did not write."""
-        return self.name.removesuffix(LOCAL).removesuffix(DECIDER)
-
-    @property
-    def is_sink(self) -> bool:
-        """Whether nothing comes out of it."""
-        return isinstance(self.spec, SINKS)
-
-
-def _is_same_destination(one: Node, other: Node) -> bool:
-    """Whether two sinks write where only one of them may."""
-    if not isinstance(one.spec, Write) or not isinstance(other.spec, Write):
-        return False
-    place = one.spec.sink.destination
-    return place is not None and place == other.spec.sink.destination
-
-
-@dataclass(slots=True)
-class LogicalPlan:
-    """The nodes of a flow, in the order in which the user made them."""
-
-    name: str
-    nodes: list[Node] = field(default_factory=list)
-    location: Location | None = None
-    _default_names: set[str] = field(default_factory=set)
-
-    def add(self, node: Node) -> None:
-        """Append a node whose name nobody else has."""
-        assert node.id == len(self.nodes), "nodes are numbered in order"
-        for other in self.nodes:
-            if other.name == node.name:
-                msg = (
-                    f"two operators are named {node.name!r}: {other.verb} at "
-                    f"{other.location} and {node.verb} at {node.location}; "
-                    "give one of them another name="
-                )
-                raise UsageError(msg)
-            if _is_same_destination(other, node):
-                msg = (
-                    f"{other.verb} {other.name!r} at {other.location} and {node.verb} "
-                    f"{node.name!r} at {node.location} write to the same directory, and "
-                    "a directory belongs to one sink; name another for one of them, or "
-                    "merge the streams before one sink"
-                )
-                raise UsageError(msg)
-        self.nodes.append(node)
-
-    def free_name(self, verb: str) -> str:
-        """Return `verb`, or `verb-2` and so on where it is taken; note that it is used."""
-        taken = {node.name for node in self.nodes}
-        name, count = verb, 1
-        while name in taken:
-            count += 1
-            name = f"{verb}-{count}"
-        self._default_names.add(name)
-        return name
-
-    def is_default(self, name: str) -> bool:
-        """Whether a name, or what it begins with before a dot, was not given by the user."""
-        parts = name.split(".")
-        names = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
-        return not names.isdisjoint(self._default_names)
-
-    def consumers(self, node_id: int) -> list[Node]:
-        """Return the nodes that read the output of a node, once per input."""
-        return [n for n in self.nodes for i in (*n.inputs, *n.back) if i == node_id]
-
-    def close_loop(self, head: Node, back: tuple[int, ...]) -> None:
-        """Let the output of later nodes come back to the head of a loop."""
-        self.nodes[head.id] = replace(self.nodes[head.id], back=back)
-
-    def check(self) -> None:
-        """Refuse a flow that would do nothing or lose rows."""
-        if not self.nodes:
-            where = f" at {self.location}" if self.location is not None else ""
-            msg = (
-                f"flow {self.name!r}{where} is empty; begin with a source such as "
-                "read_text"
-            )
-            raise UsageError(msg)
-        for node in self.nodes:
-            if not node.is_sink and not self.consumers(node.id):
-                what = (
-                    f"{node.verb} {node.name!r}"
-                    if node.name != node.verb
-                    else node.verb
-                )
-                advice = (
-                    "follow it with an aggregation such as count or reduce"
-                    if node.verb == "group_by"
-                    else "end it with a sink such as collect or write_text"
-                )
-                msg = f"nothing reads the output of {what} at {node.location}; {advice}"
-                raise UsageError(msg)
+    def kept_fields(self) -> Iterable[Field]:
+        """Return the kind of sink."""
+        yield Field.of("sink", type(self.sink).__qualname__)

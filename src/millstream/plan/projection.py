@@ -17,32 +17,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from millstream.plan import frames as specs
-from millstream.plan.frame_windows import (
-    HIDDEN,
-    AssignFrameTime,
-    CombinePanes,
-    CountFrame,
-    FrameWindowSpec,
-    OrderFrame,
-    SessionFrame,
-    TimeWindowFrame,
-    TriggerFrame,
-)
 from millstream.plan.grouping import Columns
-from millstream.plan.nodes import Limit, Node, Read, Regroup
+from millstream.plan.needed_columns import no_rows, united
+from millstream.plan.nodes import Read
+from millstream.plan.spec import ALL_COLUMNS
 from millstream.plan.time import LateRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from millstream.plan.nodes import Spec
-
-    Needed = frozenset[str] | None
+    from millstream.plan.logical import Node
+    from millstream.plan.spec import Needed, Spec
 
 __all__ = ["ColumnSource", "NarrowQuery", "with_needed_columns"]
-
-ALL: Needed = None
-"""What needs every column, those included that nobody knows of."""
 
 
 @runtime_checkable
@@ -115,79 +102,35 @@ class _Projection:
         needs = [self._needed_by(reader, schema) for reader in self._readers[node.id]]
         if isinstance(node.regroups, Columns):
             needs.append(frozenset(node.regroups.names))
-        return _union(needs)
+        return united(needs)
 
-    def _needed_by(  # noqa: PLR0911 - one per kind
-        self, node: Node, schema: Any
-    ) -> Needed:
+    def _needed_by(self, node: Node, schema: Any) -> Needed:
         """Return what a node needs of its input, which has this schema."""
-        if isinstance(node.spec, FrameWindowSpec):
-            return self._needed_by_windows(node, schema)
-        match node.spec:
-            case specs.Transform():
-                return self._needed_by_query(node, schema)
-            case specs.CombineFrame(aggregation) | specs.AggregateFrame(aggregation):
-                return _aggregated(aggregation)
-            case specs.JoinStatic():
-                return self._needed_by_join(node, schema, node.spec)
-            case specs.Tokens(column):
-                return frozenset([column, *HIDDEN])
-            case specs.SortFrame():
-                return self._needed_by_sort(node, schema, node.spec)
-            case specs.UniqueFrame(names):
-                return _union([frozenset(names), self._needed_of(node, schema)])
-            case Regroup() | Limit() | specs.MapFrames(needs="the same"):
-                return self._needed_of(node, schema)
-            case specs.MapFrames(needs="nothing"):
-                return frozenset()
-            case _:
-                return ALL
-
-    def _needed_by_sort(self, node: Node, schema: Any, spec: specs.SortFrame) -> Needed:
-        """Return what it sorts by, and what goes through."""
-        needed = _union([frozenset(spec.by), self._needed_of(node, schema)])
-        if needed is not None:
-            self.changed[node.id] = replace(spec, is_narrowed=True)
+        if isinstance(node.spec, specs.Transform):
+            return self._needed_by_query(node, schema)
+        if self._are_late_rows_read(node):
+            return ALL_COLUMNS
+        needed = node.spec.columns_needed(
+            schema, lambda answer: self._needed_of(node, answer)
+        )
+        narrowed = node.spec.narrowed()
+        if needed is not None and narrowed is not node.spec:
+            self.changed[node.id] = narrowed
         return needed
 
-    def _needed_by_windows(self, node: Node, schema: Any) -> Needed:
-        """Return what is aggregated, and time; all where late rows are read."""
-        spec = node.spec
-        if isinstance(spec, AssignFrameTime):
-            return self._needed_by_time(node, schema, spec)
-        readers = [reader.spec for reader in self._readers[node.id]]
-        is_late_read = any(isinstance(reader, LateRows) for reader in readers)
-        if is_late_read or isinstance(spec, TriggerFrame):
-            return ALL
-        if isinstance(spec, OrderFrame):
-            own = frozenset([*spec.keys, *HIDDEN])
-            return _union([own, self._needed_of(node, schema)])
-        if isinstance(spec, CombinePanes):
-            spec = spec.windows
-        assert isinstance(spec, TimeWindowFrame | SessionFrame | CountFrame)
-        return _union([_aggregated(spec.aggregation), frozenset(HIDDEN)])
-
-    def _needed_by_time(self, node: Node, schema: Any, spec: AssignFrameTime) -> Needed:
-        """Return what a timestamp is made of, and what is needed beside it."""
-        import polars as pl  # noqa: PLC0415 - see above
-
-        exprs = [e for e in (spec.time, spec.watermark) if e is not None]
-        if not all(isinstance(expr, pl.Expr) for expr in exprs):
-            return ALL
-        hidden = dict.fromkeys(HIDDEN, pl.Int64())
-        needed = self._needed_of(node, type(schema)({**schema, **hidden}))
-        own = frozenset(name for expr in exprs for name in expr.meta.root_names())
-        return ALL if needed is None else own | needed - frozenset(HIDDEN)
+    def _are_late_rows_read(self, node: Node) -> bool:
+        """Whether rows leave a node as they came, because they came too late."""
+        return any(isinstance(r.spec, LateRows) for r in self._readers[node.id])
 
     def _needed_by_query(self, node: Node, schema: Any) -> Needed:
         run = self._run(node)
         query = _composed(run)
         try:
-            answer = query(_empty(schema)).collect_schema()
+            answer = query(no_rows(schema)).collect_schema()
             columns = _chosen(answer, self._needed_of(run[-1], answer))
             needed = _columns_read(NarrowQuery(query, columns=columns), schema)
         except Exception:  # noqa: BLE001 - a user's function inside may raise anything
-            return ALL
+            return ALL_COLUMNS
         if needed is not None and len(needed) < len(schema):
             self._change(run[0], given=_given(schema, needed))
         if columns is not None:
@@ -207,18 +150,6 @@ class _Projection:
         query = replace(query, **ends)
         step = None if query.columns is not None else spec.step
         self.changed[node.id] = specs.Transform(query, step)
-
-    def _needed_by_join(
-        self, node: Node, schema: Any, spec: specs.JoinStatic
-    ) -> Needed:
-        """Return the keys, what goes through, and what gives others their names."""
-        on_right = spec.right.lazy()
-        answer = spec.join.query(_empty(schema), on_right).collect_schema()
-        needed = self._needed_of(node, answer)
-        if needed is None:
-            return ALL
-        names = needed | {*spec.join.left_on} | {*spec.join.right_schema}
-        return names.intersection(schema)
 
     def _run(self, node: Node) -> list[Node]:
         """Return the queries from a node on that are one query when they run."""
@@ -251,35 +182,12 @@ def _composed(run: list[Node]) -> Callable[[Any], Any]:
     return query
 
 
-def _union(needs: Iterable[Needed]) -> Needed:
-    united: frozenset[str] = frozenset()
-    for need in needs:
-        if need is None:
-            return ALL
-        united |= need
-    return united
-
-
 def _chosen(schema: Any, needed: Needed) -> tuple[str, ...] | None:
     """Return the needed columns in order, None for all; one is always left to count."""
     if needed is None:
         return None
     names = tuple(name for name in schema if name in needed) or tuple(schema)[:1]
     return None if len(names) == len(schema) else names
-
-
-def _aggregated(aggregation: Any) -> Needed:
-    """Return the columns that an aggregation by key looks at."""
-    parts = aggregation.columns
-    exprs = [
-        *(expr for part in parts for expr in part.partials),
-        *(term for part in parts if part.fold is not None for term in part.fold.terms),
-        *(part.values for part in aggregation.longs),
-    ]
-    if any(expr.meta.has_multiple_outputs() for expr in exprs):
-        return ALL
-    roots = (name for expr in exprs for name in expr.meta.root_names())
-    return frozenset([*aggregation.keys, *roots])
 
 
 def _columns_read(query: Callable[[Any], Any], schema: Any) -> Needed:
@@ -289,18 +197,12 @@ def _columns_read(query: Callable[[Any], Any], schema: Any) -> Needed:
     asked: list[Needed] = []
 
     def source(columns: list[str] | None, *_: object) -> Any:
-        asked.append(ALL if columns is None else frozenset(columns))
-        rows = _empty(schema).collect()
+        asked.append(ALL_COLUMNS if columns is None else frozenset(columns))
+        rows = no_rows(schema).collect()
         yield rows if columns is None else rows.select(columns)
 
     query(register_io_source(source, schema=schema)).collect()
-    return _union(asked)
-
-
-def _empty(schema: Any) -> Any:
-    import polars as pl  # noqa: PLC0415 - see above
-
-    return pl.LazyFrame(schema=schema)
+    return united(asked)
 
 
 def _given(schema: Any, needed: frozenset[str]) -> tuple[Any, ...]:

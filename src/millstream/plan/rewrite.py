@@ -25,15 +25,14 @@ from millstream.plan.frames import AggregateFrame, CombineFrame, SortFrame
 from millstream.plan.grouping import Columns, Fields
 from millstream.plan.joins import JoinTable
 from millstream.plan.letters import has_letters, letters_last
+from millstream.plan.logical import LOCAL, Node
 from millstream.plan.loops import in_rounds
 from millstream.plan.nodes import (
-    LOCAL,
     AggregateAll,
     AggregateByKey,
     Combine,
     CombineAll,
     Limit,
-    Node,
     SortBy,
 )
 from millstream.plan.projection import with_needed_columns
@@ -46,7 +45,8 @@ from millstream.plan.windows import (
 )
 
 if TYPE_CHECKING:
-    from millstream.plan.nodes import LogicalPlan, Spec
+    from millstream.plan.logical import LogicalPlan
+    from millstream.plan.spec import Spec
 
 __all__ = ["rewrite"]
 

@@ -22,7 +22,7 @@ from millstream.plan.time import AssignTime, DropTime
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.stages import Edge, Stage
 
 __all__ = ["with_splits"]

@@ -28,15 +28,7 @@ from millstream.plan.iteration import (
 from millstream.plan.joins import has_whole_right
 from millstream.plan.letters import may_send_letters
 from millstream.plan.loops import back_edges, check_bodies, enclosing
-from millstream.plan.nodes import (
-    DeadLetters,
-    KeyBy,
-    Merge,
-    Node,
-    Read,
-    Regroup,
-    Zip,
-)
+from millstream.plan.nodes import DeadLetters, KeyBy, Merge, Read, Regroup, Zip
 from millstream.plan.rewrite import rewrite
 from millstream.plan.splits import with_splits
 from millstream.plan.time import AssignTime, LateRows
@@ -47,7 +39,7 @@ if TYPE_CHECKING:
     from millstream.config import BufferPolicy, Config
     from millstream.plan.grouping import Grouping
     from millstream.plan.iteration import RoundState
-    from millstream.plan.nodes import LogicalPlan
+    from millstream.plan.logical import LogicalPlan, Node
 
 __all__ = ["Edge", "Stage", "StagePlan", "plan_stages"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from millstream.plan.expressions import Tree
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 __all__ = [
     "Exploded",

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from millstream.config import nanoseconds
 from millstream.errors import UsageError
+from millstream.plan.spec import IN_TIME_ORDER, Spec, Traits
+from millstream.plan.state_fields import Field, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from millstream.plan.frame_windows import AssignFrameTime
 
 __all__ = [
     "TIME_LIMIT",
@@ -28,6 +32,7 @@ __all__ = [
     "milliseconds",
     "out_of_time",
     "timestamp",
+    "watermark_fields",
 ]
 
 Duration = int | timedelta | str
@@ -80,7 +85,7 @@ class LateRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AssignTime:
+class AssignTime(Spec):
     """Give every row a timestamp, and promise how late they may be.
 
     Attributes
@@ -100,6 +105,8 @@ class AssignTime:
         Whether splits that have not been opened do not hold time back.
     """
 
+    traits = Traits(keeps="event time", keeps_time=False, may_fail_on_record=True)
+
     function: Callable[[Any], Any]
     disorder_ms: int = 0
     idle_after_ms: int | None = None
@@ -107,19 +114,31 @@ class AssignTime:
     watermark: Callable[[], Callable[[Any, int], int | None]] | None = None
     splits_in_order: bool = False
 
+    def kept_fields(self) -> Iterable[Field]:
+        """Return whose watermarks are kept; bounds may change."""
+        return watermark_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
-class DropTime:
+class DropTime(Spec):
     """Forget the timestamps."""
 
+    traits = Traits(keeps="", keeps_time=False, may_fail_on_record=False, fuses="rows")
+
 
 @dataclass(frozen=True, slots=True)
-class InTimeOrder:
+class InTimeOrder(Spec):
     """Rows in the order of their timestamps, each when its time has come."""
 
+    traits = Traits(keeps="in time order", keeps_time=True, may_fail_on_record=False)
+
+    def detail(self) -> str:
+        """Say what it does."""
+        return IN_TIME_ORDER
+
 
 @dataclass(frozen=True, slots=True)
-class LateRows:
+class LateRows(Spec):
     """What came too late for another operator; the planner connects the two.
 
     Attributes
@@ -128,7 +147,21 @@ class LateRows:
         Id of the node whose late rows these are.
     """
 
+    traits = Traits(
+        keeps="", keeps_time=False, may_fail_on_record=False, has_operator=False
+    )
+
     of: int
+
+
+def watermark_fields(spec: AssignTime | AssignFrameTime) -> Iterable[Field]:
+    """Yield what is kept of watermarks, on rows and on frames."""
+    is_own = spec.watermark is not None
+    yield Field.of("promise", "the user's" if is_own else "by disorder")
+    yield Field.span("disorder", spec.disorder_ms, Rule.FREE)
+    yield Field.span("idle after", spec.idle_after_ms, Rule.FREE)
+    yield Field.span("ahead at most", spec.max_ahead_ms, Rule.FREE)
+    yield Field.of("splits in order", spec.splits_in_order, Rule.FREE)
 
 
 def milliseconds(duration: object, *, least: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""Which operators keep the timestamps of their rows, and which must not see any."""
+"""What becomes of the timestamps and keys of rows on their way through operators."""
 
 from __future__ import annotations
 
@@ -6,40 +6,16 @@ from typing import TYPE_CHECKING
 
 from millstream.plan import nodes as specs
 from millstream.plan.frame_windows import BEHIND, TIME
-from millstream.plan.frames import JoinStatic, MapFrames, Tokens, Transform
-from millstream.plan.time import DropTime, InTimeOrder
+from millstream.plan.frames import Transform
+from millstream.plan.time import DropTime
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from millstream.plan.nodes import Node, Spec
+    from millstream.plan.logical import Node
+    from millstream.plan.spec import Spec
 
-__all__ = ["bare", "dropping_time", "keeps_time", "makes_pairs"]
-
-_KEEPING = (
-    specs.Map,
-    specs.Filter,
-    specs.FlatMap,
-    specs.FilterMap,
-    specs.Flatten,
-    specs.Inspect,
-    specs.KeyBy,
-    specs.DropKey,
-    specs.Unkey,
-    specs.Regroup,
-    specs.Merge,
-    specs.Process,
-    InTimeOrder,
-    Transform,
-    MapFrames,
-    JoinStatic,
-    Tokens,
-)
-
-
-def keeps_time(spec: Spec) -> bool:
-    """Whether rows that come with a timestamp leave with one."""
-    return isinstance(spec, _KEEPING)
+__all__ = ["bare", "dropping_time", "makes_pairs"]
 
 
 def dropping_time(above: Node) -> Spec:

@@ -15,9 +15,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from millstream.plan.aggregate import Aggregate
+from millstream.plan.spec import Spec, Traits
+from millstream.plan.state_fields import Field, aggregate_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "FIRST_IN_TIME",
@@ -36,6 +38,7 @@ __all__ = [
     "Window",
     "Windowed",
     "of_parts",
+    "window_field",
 ]
 
 Time = Literal["event", "processing"]
@@ -253,7 +256,7 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
-class Windowed:
+class Windowed(Spec):
     """One result for every window of every key.
 
     Attributes
@@ -275,6 +278,8 @@ class Windowed:
         Whether rows are parts of several; put in by the planner.
     """
 
+    traits = Traits(keeps="windows", keeps_time=False, may_fail_on_record=True)
+
     window: AnyWindow
     aggregate: Aggregate | None
     function: Callable[[Window, list[Any]], Any] | None = None
@@ -284,12 +289,30 @@ class Windowed:
     shows_window: bool = False
     is_combined: bool = False
 
+    def detail(self) -> str:
+        """Return the window, and whether parts come."""
+        return f"{self.window}, merge" if self.is_combined else f"{self.window}"
+
+    def kept_fields(self) -> Iterable[Field]:
+        """Return window, aggregate and what values are kept for."""
+        yield window_field(self.window)
+        yield from aggregate_fields(self.aggregate)
+        yield Field.span("lateness", self.lateness_ms)
+        yield Field.of("in order", self.is_ordered)
+        yield Field.of("with times", self.sees_times)
+
 
 @dataclass(frozen=True, slots=True)
-class CombineWindows:
+class CombineWindows(Spec):
     """Aggregate by pane inside the sending stage; put in by the planner."""
 
+    traits = Traits(keeps="", keeps_time=False, may_fail_on_record=True)
+
     windowed: Windowed
+
+    def detail(self) -> str:
+        """Say that it is the planner's."""
+        return "combine"
 
 
 def of_parts(aggregate: Aggregate) -> Aggregate:
@@ -297,6 +320,14 @@ def of_parts(aggregate: Aggregate) -> Aggregate:
     assert aggregate.merge is not None
     merge, finish = aggregate.merge, aggregate.finish
     return Aggregate("parts", _itself, merge, merge, finish)
+
+
+def window_field(window: AnyWindow) -> Field:
+    """Return a window as far as state is cut by it."""
+    if isinstance(window, Everything):
+        return Field.of("window", f"{window}, {window.time or 'any'} time")
+    offset = window.offset_ms if isinstance(window, TimeWindows) else 0
+    return Field.of("window", f"{window}" + (f" from {offset} ms" if offset else ""))
 
 
 def _span(milliseconds: int) -> str:

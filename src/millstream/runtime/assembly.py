@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from millstream.config import Config
     from millstream.connectors.base import Split
     from millstream.operators.base import Operator, Rows
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.stages import Edge, Stage
     from millstream.ports import Clock, Network
     from millstream.protocol.ids import ChannelId, Epoch, Generation, PeerId

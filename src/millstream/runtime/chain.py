@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from millstream.operators.base import Operator, Rows
     from millstream.operators.failure import Blame
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.stages import Stage
     from millstream.protocol.rounds import RoundsSoFar
     from millstream.protocol.watermark import Watermark

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.config import BufferPolicy
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.plan.physical import Channel
     from millstream.ports import Network
     from millstream.protocol.ids import Generation, PeerId

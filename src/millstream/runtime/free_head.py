@@ -27,7 +27,7 @@ from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
     from millstream.protocol.looks import Look
     from millstream.protocol.rounds import Decision

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.operators.base import Operator, Rows
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.runtime.router import Router
 
     Locate = Callable[[int | None], str]

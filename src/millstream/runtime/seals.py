@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from millstream.operators.base import Operator
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
 
 __all__ = ["Seal", "Seals", "finished"]

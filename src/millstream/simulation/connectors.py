@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.config import Config
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
     from millstream.runtime.deployment import Deployment
     from millstream.simulation.options import SwarmOptions
     from millstream.state.manifest import Transaction

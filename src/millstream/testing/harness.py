@@ -14,7 +14,8 @@ from millstream.api.building import user_location
 from millstream.errors import UsageError
 from millstream.operators.processing import Processed
 from millstream.operators.timers import EVENT, PROCESSING, Timer, times_of
-from millstream.plan.nodes import Node, Process
+from millstream.plan.logical import Node
+from millstream.plan.nodes import Process
 from millstream.plan.time import Behind, milliseconds
 from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import BEGINNING

@@ -16,7 +16,7 @@ from millstream.windows import sliding, tumbling
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.plan.nodes import Node
+    from millstream.plan.logical import Node
 
 HERE = Path(__file__).name
 

@@ -7,95 +7,25 @@ sentence that names the operator and what differs.
 
 from __future__ import annotations
 
-import contextlib
 import re
-import threading
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from tests.halfway import ROWS, Numbers, finished, interrupted
 
 import millstream as ms
-from millstream.connectors.base import Source, SourceReader, Split
-from millstream.errors import JobCancelledError, SnapshotError
-from millstream.plan import fingerprint
-from millstream.plan.nodes import Spec
+from millstream.errors import SnapshotError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    Build = Callable[[ms.Flow, Source[Any]], Any]
+    from tests.halfway import Build
+
+    from millstream.connectors.base import Source
 
 W = ms.windows
-ROWS = [(i % 3, i, i * 10) for i in range(60)]
-_waiting = threading.Event()
-
-
-class Numbers(Source[tuple[int, int, int]]):
-    """Rows of which only some come; who has read those is told to wait."""
-
-    is_parallel = False
-    is_bounded = True
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def splits(self, task_count: int) -> list[Split]:
-        return [Split("numbers")]
-
-    def open(self, split: Split, offset: int, config: Any) -> SourceReader[Any]:
-        return _Reader(self._count, offset)
-
-
-class _Reader(SourceReader[Any]):
-    offset = 0
-
-    def __init__(self, count: int, offset: int) -> None:
-        self._count = count
-        self.offset = offset
-
-    def read(self, rows: int) -> list[Any] | None:
-        if self.offset >= len(ROWS):
-            return None
-        if self.offset >= self._count:
-            _waiting.set()
-            return []
-        batch = ROWS[self.offset : min(self.offset + rows, self._count)]
-        self.offset += len(batch)
-        return batch
-
-
-def interrupted(
-    build: Build,
-    tmp_path: Path,
-    name: str = "first",
-    count: int = len(ROWS) // 2,
-    **options: Any,
-) -> Path:
-    """Return the savepoint of a flow that has read some of its rows."""
-    _waiting.clear()
-    flow = ms.Flow("fitting")
-    build(flow, Numbers(count))
-    options |= {"state": tmp_path / f"{name}-state", "snapshot_every": "1h"}
-    job = flow.start(on="local", **options)
-    assert _waiting.wait(30)
-    savepoint = tmp_path / name
-    job.savepoint(savepoint)
-    job.cancel()
-    with contextlib.suppress(JobCancelledError):
-        job.wait()
-    return savepoint
-
-
-def finished(build: Build, **options: Any) -> tuple[Any, ms.Job]:
-    """Return the result of a flow that reads all of its rows."""
-    flow = ms.Flow("fitting")
-    handle = build(flow, Numbers(len(ROWS)))
-    job = flow.run(on="local", **options)
-    result = handle.result()
-    rows = result.rows(named=True) if isinstance(result, pl.DataFrame) else result
-    return sorted(map(repr, rows)) if isinstance(rows, list) else rows, job
 
 
 def by_key(verb: str, *arguments: Any) -> Build:
@@ -541,21 +471,3 @@ def test_unnamed_operators_that_changed_places_are_refused(tmp_path: Path) -> No
     savepoint = interrupted(build, tmp_path)
     with pytest.raises(SnapshotError, match=r"'(collect|count)' read '\w+' when"):
         finished(lambda f, s: build(f, s, swapped=True), resume_from=savepoint)
-
-
-# No operator can be forgotten
-
-
-def _kinds(union: Any) -> set[type]:
-    members = get_args(union)
-    if not members:
-        return {union}
-    return {kind for member in members for kind in _kinds(member)}
-
-
-def test_every_kind_of_operator_says_what_it_keeps_or_that_it_keeps_nothing() -> None:
-    """A new one fails here until somebody has thought about its state."""
-    keeping, nothing = set(fingerprint.KEEPING), set(fingerprint.KEEPING_NOTHING)
-
-    assert keeping | nothing == _kinds(Spec)
-    assert not keeping & nothing

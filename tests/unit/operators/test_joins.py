@@ -26,7 +26,7 @@ from millstream.state.settings import StateSettings
 from millstream.state.table import MemoryTable
 
 if TYPE_CHECKING:
-    from millstream.plan.nodes import Spec
+    from millstream.plan.spec import Spec
 
 MEMORY = StateSettings(SHARDS)
 ROCKS = StateSettings(SHARDS, "rocksdb", cache_entries=2)

@@ -20,7 +20,7 @@ from millstream.errors import SnapshotError
 from millstream.operators.build import TaskContext, build_chain
 from millstream.plan import aggregate
 from millstream.plan import nodes as specs
-from millstream.plan.nodes import Node
+from millstream.plan.logical import Node
 from millstream.protocol.ids import Epoch
 from millstream.state.settings import StateSettings
 from millstream.testing import ManualClock
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from millstream.operators.base import Operator
-    from millstream.plan.nodes import Spec
+    from millstream.plan.spec import Spec
     from millstream.state.base import Segment
 
 SHARDS = 64

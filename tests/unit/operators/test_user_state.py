@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.operators.base import Operator
-    from millstream.plan.nodes import Spec
+    from millstream.plan.spec import Spec
     from millstream.state.base import Segment
 
 

@@ -23,7 +23,7 @@ from millstream.runtime.task import Task, TaskPhase
 from millstream.testing import ManualClock, Raise, ScriptedSource
 
 if TYPE_CHECKING:
-    from millstream.plan.nodes import Spec
+    from millstream.plan.spec import Spec
     from millstream.runtime.task_cut import TaskCut
 
 

@@ -21,7 +21,7 @@ from millstream.state.settings import StateSettings
 from millstream.state.table import MemoryTable
 
 if TYPE_CHECKING:
-    from millstream.plan.nodes import Spec
+    from millstream.plan.spec import Spec
     from millstream.runtime.task_cut import TaskCut
 
 

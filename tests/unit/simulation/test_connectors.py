@@ -98,7 +98,7 @@ def test_sinks_and_functions_are_replaced() -> None:
     replaced, sinks = stand_in(deployment, SwarmOptions(1, Config()), 1, tide)
 
     (sink,) = sinks.values()
-    assert replaced.stages.stages[-1].nodes[-1].spec.sink is sink  # type: ignore[union-attr] # a Write
+    assert replaced.stages.stages[-1].nodes[-1].spec.sink is sink  # type: ignore[attr-defined] # a Write
 
 
 def test_only_what_was_sealed_and_committed_is_visible() -> None:

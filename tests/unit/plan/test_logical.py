@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from millstream.errors import UsageError
 from millstream.plan import nodes as specs
-from millstream.plan.nodes import Location, LogicalPlan, Node
+from millstream.plan.logical import Location, LogicalPlan, Node
+
+if TYPE_CHECKING:
+    from millstream.plan.spec import Spec
 
 
-def node(number: int, name: str, spec: specs.Spec, *inputs: int) -> Node:
+def node(number: int, name: str, spec: Spec, *inputs: int) -> Node:
     verb = type(spec).__name__.lower()
     return Node(number, name, verb, spec, inputs, Location("/home/me/job.py", number))
 
