@@ -1,7 +1,8 @@
 """Two hosts on this machine that reach each other: network namespaces and a veth pair.
 
-Names carry the process id, since namespaces are the machine's and several processes run
-tests.  Addresses may repeat: each pair is a network of its own.  Needs root and ``ip``.
+Names carry the process id and a number, since namespaces are the machine's, several
+processes run tests, and a test may keep a pair while another one makes its own.  Addresses
+may repeat: each pair is a network of its own.  Needs root and ``ip``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,9 +20,11 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Host", "can_make_hosts", "ip", "needs_hosts", "two_hosts"]
+__all__ = ["DEVICE", "Host", "can_make_hosts", "ip", "needs_hosts", "two_hosts"]
 
-_DEVICE = "veth0"
+DEVICE = "veth0"
+"""What a host reaches the other one by."""
+_numbers = count(1)
 _PROBE = f"millstream-probe-{os.getpid()}"
 
 
@@ -51,8 +55,9 @@ def ip(*words: str) -> None:
 @contextmanager
 def two_hosts() -> Iterator[tuple[Host, Host]]:
     """Make two hosts that reach each other, and remove them afterwards."""
+    tag = f"{os.getpid()}-{next(_numbers)}"
     near, far = (
-        Host(f"millstream-{side}-{os.getpid()}", f"10.231.7.{number}")
+        Host(f"millstream-{side}-{tag}", f"10.231.7.{number}")
         for number, side in enumerate(("near", "far"), 1)
     )
     made = []
@@ -60,11 +65,11 @@ def two_hosts() -> Iterator[tuple[Host, Host]]:
         for host in (near, far):
             ip("netns", "add", host.name)
             made.append(host)
-        ip("link", "add", _DEVICE, "netns", near.name, "type", "veth", "peer",
-           "name", _DEVICE, "netns", far.name)  # fmt: skip
+        ip("link", "add", DEVICE, "netns", near.name, "type", "veth", "peer",
+           "name", DEVICE, "netns", far.name)  # fmt: skip
         for host in (near, far):
-            ip("-n", host.name, "addr", "add", f"{host.address}/24", "dev", _DEVICE)
-            ip("-n", host.name, "link", "set", _DEVICE, "up")
+            ip("-n", host.name, "addr", "add", f"{host.address}/24", "dev", DEVICE)
+            ip("-n", host.name, "link", "set", DEVICE, "up")
             ip("-n", host.name, "link", "set", "lo", "up")
         yield near, far
     finally:

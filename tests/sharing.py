@@ -27,6 +27,7 @@ __all__ = ["Sharing", "name_file", "remove_file", "server_of", "write_down"]
 
 _FILE = "MILLSTREAM_TESTS_SERVERS"
 _BY_FIXTURE = {
+    "two_host_cluster": "two hosts",
     "cluster": "cluster",
     "spark": "spark",
     "postgres_server": "postgres",

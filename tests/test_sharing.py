@@ -14,6 +14,7 @@ from tests.sharing import server_of
         ("tests/spark/test_session.py::test_speculation", ["spark"], "spark"),
         ("tests/faults/test_kills.py::test_executor", ["cluster"], "cluster"),
         ("tests/spark/test_launching.py::test_it", ["spark", "cluster"], "cluster"),
+        ("tests/spark/test_two_hosts.py::test_it", ["two_host_cluster"], "two hosts"),
         ("tests/unit/connectors/test_sql.py::test_upsert[postgres-1]", [], "postgres"),
         ("tests/unit/connectors/test_remote.py::test_rows[csv-s3]", ["store"], "s3"),
         ("tests/simulation/test_swarm.py::test_flow[word_count]", [], None),

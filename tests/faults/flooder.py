@@ -1,8 +1,9 @@
 """Strangers without the secret who open connections as fast as they can; a process.
 
 It looks now and again for every port on which a process and its descendants listen, and
-two children hold many connections to each of them, some of which say a byte.  Ends when
-its standard input does.
+two children hold many connections to each of them, some of which say a byte.  JVMs are
+left alone, and so are the ports that it is told of.  Ends when its standard input does, and
+says how many ports it found.
 """
 
 from __future__ import annotations
@@ -24,22 +25,38 @@ HELD = 300
 LOOK_S = 0.05
 BURST = 100
 PORTS_MAX = 16
+JVM = "java"
 
 
-def ports(root: psutil.Process) -> list[int]:
+def ports(root: psutil.Process, spared: set[int]) -> list[int]:
     """Return where the processes of a job listen."""
     found: set[int] = set()
+    sparks: set[int] = set()
     own = os.getpid()
     for process in [root, *root.children(recursive=True)]:
         with contextlib.suppress(psutil.Error):
-            if own in (process.pid, process.ppid()):
-                continue
-            found |= {
-                connection.laddr.port
-                for connection in process.net_connections("tcp4")
-                if connection.status == psutil.CONN_LISTEN
-            }
-    return sorted(found)[:PORTS_MAX]
+            if own not in (process.pid, process.ppid()):
+                side = sparks if is_sparks(process) else found
+                side |= listening(process)
+    return sorted(found - sparks - spared)[:PORTS_MAX]
+
+
+def listening(process: psutil.Process) -> set[int]:
+    """Return the ports of one process."""
+    return {
+        connection.laddr.port
+        for connection in process.net_connections("tcp4")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+
+def is_sparks(process: psutil.Process) -> bool:
+    """Whether it is a JVM, or the daemon of one, which forks a process for each knock.
+
+    What it has just forked holds its port too, for a moment.
+    """
+    parent = process.parent()
+    return JVM in (process.name(), parent.name() if parent else "")
 
 
 def flood(shared: Any) -> None:
@@ -68,7 +85,7 @@ def knock(port: int, says: bytes) -> socket.socket:
 
 def main() -> None:
     """Flood the job of a driver until told to stop."""
-    root = psutil.Process(int(sys.argv[1]))
+    root, spared = psutil.Process(int(sys.argv[1])), set(map(int, sys.argv[2:]))
     context = multiprocessing.get_context("fork")
     shared = context.Array("i", PORTS_MAX, lock=False)
     strangers = [
@@ -78,12 +95,15 @@ def main() -> None:
     for stranger in strangers:
         stranger.start()
     print("ready", flush=True)  # noqa: T201 - read by the test
+    flooded: set[int] = set()
     while not select.select([sys.stdin], [], [], LOOK_S)[0]:
-        found = ports(root)
+        found = ports(root, spared)
+        flooded |= set(found)
         shared[:] = found + [0] * (PORTS_MAX - len(found))
     for stranger in strangers:
         stranger.kill()
         stranger.join()
+    print(len(flooded), flush=True)  # noqa: T201 - read by the test
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A real Spark standalone cluster on this machine, for tests and for trying things out.
 
 Master and workers are the JVMs of the installed pyspark package, listening on loopback
-only.  This module starts and ends processes; it knows nothing of flows and does not
-import pyspark.
+unless they are told of other addresses.  This module starts and ends processes; it knows
+nothing of flows, makes no networks and does not import pyspark.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from millstream.errors import LaunchError
 from millstream.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
 __all__ = ["StandaloneCluster"]
 
-_HOST = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
 _STARTED_WITHIN_S = 60.0
 _EXIT_S = 5.0
 _PAUSE_S = 0.05
@@ -59,6 +59,11 @@ class StandaloneCluster:
         What each Spark worker has to give.
     settings
         Settings of Spark for master and workers, such as ``spark.authenticate``.
+    hosts
+        Addresses to listen on, each with the words that stand before a command which
+        runs there: ``{"10.0.0.2": ["ip", "netns", "exec", "far"]}`` for a network
+        namespace of this machine.  The master is on the first, the workers are dealt
+        out.  Loopback, with no such words, by default.
 
     Examples
     --------
@@ -74,11 +79,13 @@ class StandaloneCluster:
         cores: int = 1,
         memory: str = "1g",
         settings: Mapping[str, str] | None = None,
+        hosts: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._worker_count = workers
         self._cores = cores
         self._memory = memory
         self._settings = dict(settings or {})
+        self._hosts = [_Host(*host) for host in (hosts or {_LOOPBACK: ()}).items()]
         self._master = ""
         self._workers: list[_Daemon] = []
         self._cleanup = ExitStack()
@@ -110,7 +117,7 @@ class StandaloneCluster:
             (home / "spark-defaults.conf").write_text(
                 "".join(f"{key} {value}\n" for key, value in self._settings.items())
             )
-            master = _Daemon(home, "master", _MASTER_CLASS)
+            master = _Daemon(self._hosts[0], home, "master", _MASTER_CLASS)
             stack.callback(master.stop)
             self._master = master.wait_for(lambda log: _found(_MASTER_URL, log))
             for number in range(self._worker_count):
@@ -133,6 +140,7 @@ class StandaloneCluster:
 
     def _start_worker(self, home: Path, number: int) -> _Daemon:
         return _Daemon(
+            self._hosts[number % len(self._hosts)],
             home,
             f"worker-{number}",
             _WORKER_CLASS,
@@ -141,23 +149,33 @@ class StandaloneCluster:
         )
 
 
+class _Host(NamedTuple):
+    """Where a JVM listens, and what lets it run there."""
+
+    address: str
+    prefix: Sequence[str]
+
+
 class _Daemon:
     """One JVM of the cluster, with its log in a file."""
 
-    def __init__(self, home: Path, name: str, main_class: str, *arguments: str) -> None:
+    def __init__(
+        self, host: _Host, home: Path, name: str, main_class: str, *arguments: str
+    ) -> None:
         self._name = name
         self._log = home / f"{name}.log"
         spark = _spark_home()
-        listen = ("--host", _HOST, "--port", "0", "--webui-port", "0")
+        listen = ("--host", host.address, "--port", "0", "--webui-port", "0")
+        start = (*host.prefix, str(spark / "bin" / "spark-class"), main_class)
         environment = os.environ | {
             "SPARK_HOME": str(spark),
             "SPARK_CONF_DIR": str(home),
-            "SPARK_LOCAL_IP": _HOST,
+            "SPARK_LOCAL_IP": host.address,
             "SPARK_LOCAL_DIRS": str(home / "local"),
         }
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - Spark's own script
-                [str(spark / "bin" / "spark-class"), main_class, *listen, *arguments],
+                [*start, *listen, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
