@@ -27,7 +27,7 @@ from millstream.testing import StandaloneCluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), needs_hosts]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), needs_hosts]
 
 PROGRAM = Path(__file__).parent / "programs" / "two_hosts.py"
 AUTHENTICATED = {"spark.authenticate": "true", "spark.authenticate.secret": "s3cr3t"}
