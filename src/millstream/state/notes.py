@@ -14,13 +14,13 @@ leaves must not stop a job.  What the bodies say is not known here.
 from __future__ import annotations
 
 import hmac
-import logging
 import re
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
+from millstream.observe.log import logger
 from millstream.protocol.handshake import derive_key
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _NOTE_BYTES_MAX = 65_536
 _PROOF_BYTES = 32
 _ID = re.compile(rb"[0-9a-f]{32}")
 
-_log = logging.getLogger("millstream.state")
+_log = logger("state")
 
 
 class Notes:

@@ -30,7 +30,6 @@ Nothing here knows operators, workers or clocks.
 
 from __future__ import annotations
 
-import logging
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -39,6 +38,7 @@ from millstream.errors import (
     SnapshotDamagedError,
     SnapshotError,
 )
+from millstream.observe.log import logger
 from millstream.state.files import TEMPORARY_SUFFIX
 from millstream.state.layout import (
     NOTHING,
@@ -70,7 +70,7 @@ GARBAGE_FILES_MAX = 1000
 
 _MANIFEST_BYTES_MAX = 1 << 30
 
-_log = logging.getLogger("millstream.state")
+_log = logger("state")
 
 
 class SnapshotStore:
