@@ -118,10 +118,13 @@ class Output(ABC):
     place: str
     #: The directory as it may be stored: a path, or a URL without credentials.
     home: str
+    #: What the driver that took the directory has noted in it; what the note says later
+    #: may be somebody else's.
+    _own: Claim | None = None
 
     @abstractmethod
     def claim(
-        self, claim: Claim, *, overwrite: bool, is_resumed: bool
+        self, claim: Claim, *, overwrite: bool, is_resumed: bool, key: bytes = b""
     ) -> Callable[[], None]:
         """Take the directory for a job, or refuse; return what the driver calls at last."""
 
@@ -180,6 +183,16 @@ class Output(ABC):
     def abort(self, job: str) -> None:
         """Remove what the job wrote, and the directory if the job made it."""
 
+    def _finished_jobs(self, job: str) -> tuple[str, ...]:
+        """Return whose staged output nobody needs when a job is complete."""
+        own = self._own
+        return (job, *own.heir_of) if own is not None and own.job == job else (job,)
+
+    def _has_made(self, job: str) -> bool:
+        """Whether the directory was made for a job."""
+        own = self._own
+        return own is not None and own.job == job and own.made_directory
+
     @staticmethod
     def checked_moves(moves: list[Move]) -> list[Move]:
         """Refuse to move anything but a staged file to anything but a part."""
@@ -224,10 +237,10 @@ class _LocalOutput(Output):
         self._claims = LocalClaims(self._directory)
 
     def claim(
-        self, claim: Claim, *, overwrite: bool, is_resumed: bool
+        self, claim: Claim, *, overwrite: bool, is_resumed: bool, key: bytes = b""
     ) -> Callable[[], None]:
-        old, leave = self._claims.take(
-            claim, overwrite=overwrite, is_resumed=is_resumed
+        old, self._own, leave = self._claims.take(
+            claim, overwrite=overwrite, is_resumed=is_resumed, key=key
         )
         if old is not None and claim.inherits(old, overwrite=overwrite):
             _remove_tree(self._directory / staging_name(old.job))
@@ -300,27 +313,22 @@ class _LocalOutput(Output):
     def complete(self, job: str) -> None:
         (self._directory / SUCCESS).touch()
         _sync_directory(self._directory)
-        claim = self._own_claim(job)
-        for each in (job, *(claim.heir_of if claim is not None else ())):
+        for each in self._finished_jobs(job):
             _remove_tree(self._directory / staging_name(each))
         self._drop_claim(job)
 
     def abort(self, job: str) -> None:
-        staging, claim = self._directory / staging_name(job), self._own_claim(job)
-        made_directory = (staging / MADE_DIRECTORY).exists()
-        made_directory |= claim is not None and claim.made_directory
+        staging = self._directory / staging_name(job)
+        made_directory = (staging / MADE_DIRECTORY).exists() or self._has_made(job)
         _remove_tree(staging)
         self._drop_claim(job)
         if made_directory and not any(self._directory.iterdir()):
             self._directory.rmdir()
 
     def _drop_claim(self, job: str) -> None:
-        if self._own_claim(job) is not None:
+        noted = self._claims.noted()
+        if noted is not None and noted.job == job:
             self._claims.drop()
-
-    def _own_claim(self, job: str) -> Claim | None:
-        claim = self._claims.noted()
-        return claim if claim is not None and claim.job == job else None
 
     def _remove_old_parts(self, done: Path) -> None:
         if done.exists():

@@ -204,7 +204,7 @@ class Job:
             undo.callback(sinks.abort)
             is_over = is_complete(keeping.manifest, deployment.stages)
             if not is_over and not options.repeat_output:
-                check_overtaken(written, keeping.store, keeping.manifest)
+                check_overtaken(written, keeping)
             sinks.prepare(is_complete=is_over)
             if not is_over:
                 inputs.resume()
