@@ -15,6 +15,7 @@ import millstream as ms
 from millstream.cli.stopping import stop_job
 from millstream.connectors.base import Source, SourceReader, Split
 from millstream.errors import SnapshotError, UsageError
+from millstream.state.key import KEY_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -322,8 +323,23 @@ def test_stopped_job_that_another_went_on_from_is_over(
     assert found() == list(range(len(found())))
 
 
-def test_directory_does_not_go_back_to_a_job_that_was_left(tmp_path: Path) -> None:
-    """Also where the heir has shown nothing yet; and it cleans up behind both at its end."""
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("", r"says that job .* went on from job .* there, which cannot be verified"),
+        ("5" * 64, r"belongs to job .* by now, which went"),
+    ],
+    ids=["keys-in-directories", "given-key"],
+)
+def test_directory_does_not_go_back_to_a_job_that_was_left(
+    key: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the heir has shown nothing yet; and it cleans up behind both at its end.
+
+    Who has the heir's key is told where it keeps its state.
+    """
+    if key:
+        monkeypatch.setenv(KEY_VARIABLE, key)
     flow, out = to_files(tmp_path / "out"), tmp_path / "out"
     job = flow.start(**LOCAL, state=tmp_path / "one")
     eventually(lambda: len(lines(out)) > 3)
@@ -334,8 +350,9 @@ def test_directory_does_not_go_back_to_a_job_that_was_left(tmp_path: Path) -> No
     rows.map(str, name="text").write_text(out, name="table")
     idle.start(**LOCAL, **begins, state=tmp_path / "two").stop()
 
-    with pytest.raises(UsageError, match=r"belongs to job .* by now, which went"):
+    with pytest.raises(UsageError, match=words) as refused:
         flow.start(**LOCAL, state=tmp_path / "one")
+    assert (str(tmp_path / "two") in str(refused.value)) == bool(key)
 
     to_files(out, rows=5).run(**LOCAL, state=tmp_path / "two")
     assert not list(out.glob(".*"))

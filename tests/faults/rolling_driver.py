@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import millstream as ms
-from millstream.connectors.output import _LocalOutput, _LocalPart
+from millstream.connectors.local_output import LocalOutput, _LocalPart
 from millstream.connectors.parts import PartsWriter
 
 ROWS = 4000
@@ -43,7 +43,7 @@ def main() -> None:
     for made, names in (
         (_LocalPart, ["finish", "store"]),
         (PartsWriter, ["_merged"]),
-        (_LocalOutput, ["_move", "discard", "clean", "complete"]),
+        (LocalOutput, ["_move", "discard", "clean", "complete"]),
     ):
         for name in names:
             dying(made, name, steps, last)

@@ -22,6 +22,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 import millstream
+from millstream.credentials import without_credentials
 from millstream.errors import (
     JobCancelledError,
     MillstreamError,
@@ -94,5 +95,5 @@ def _without_our_frames(error: Exception) -> TracebackType | None:
 
 
 def _say(text: str) -> None:
-    text = printable(text.rstrip("\n"), keep="\n\t")
+    text = printable(without_credentials(text.rstrip("\n")), keep="\n\t")
     print(text, file=sys.stderr)  # noqa: T201 - the command line speaks

@@ -231,11 +231,13 @@ class Sink(ABC, Generic[T_contra]):
         *,
         state: str = "",  # noqa: ARG002
         is_resumed: bool = False,  # noqa: ARG002
+        key: bytes = b"",  # noqa: ARG002
     ) -> Callable[[], None] | None:
         """Take the destination for one job, or refuse; in the driver, before `prepare`.
 
         `state` names the state directory of a job that can be gone on with after its
-        driver died.  What is returned is called when the driver leaves the job, whether
+        driver died, and `key` is one that only its drivers have, to prove what is noted at
+        the destination; it must not be stored or sent to workers.  What is returned is called when the driver leaves the job, whether
         that is complete or not.
         """
         return None

@@ -8,23 +8,30 @@ lock on it, which ends with its process; elsewhere the note says whether it is a
 The same job takes its note up again.  Another one takes the note only of a job that does
 not run and that nobody can go on with, or where it is told to overwrite.
 
+Everybody must be able to read whose a directory is, so a note without a proof can keep a job
+away.  A job with a key believes nothing more without one: an HMAC under a key of its own, or
+of a job that shares it, over the directory and all that the note says.
+
 Nothing here knows what is written to the directory.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hmac
 import json
 import os
 import socket
 import stat
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.credentials import shown
 from millstream.errors import UsageError
+from millstream.observe.log import logger
+from millstream.protocol.handshake import derive_key
 from millstream.state.files import RemoteFiles
 from millstream.state.guard import read_regular
 
@@ -32,12 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["CLAIM_NAME", "Claim", "LocalClaims", "RemoteClaims"]
+__all__ = ["CLAIM_NAME", "Claim", "LocalClaims", "RemoteClaims", "Taken"]
 
 CLAIM_NAME = ".millstream-claim"
 _TRIES_MAX = 20
 _NOTE_BYTES_MAX = 65_536
 _NOTE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+_log = logger("connectors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,8 @@ class Claim:
         Whether the directory was not there before.
     heir_of
         Jobs that wrote here before and that this one went on from, oldest first.
+    proof
+        Shows those who have the key of the job that it says so; empty without a key.
     """
 
     job: str
@@ -62,6 +73,7 @@ class Claim:
     is_running: bool = True
     made_directory: bool = False
     heir_of: tuple[str, ...] = ()
+    proof: str = field(default="", compare=False)
 
     @classmethod
     def of_this_process(cls, job: str, sink: str, state: str) -> Claim:
@@ -113,14 +125,60 @@ class Claim:
         return replace(claim, state=shown(claim.state))
 
 
+class Taken(NamedTuple):
+    """A directory that was taken.
+
+    Attributes
+    ----------
+    old
+        Whose it was.
+    own
+        What its note says now.
+    leave
+        Lets it go.
+    """
+
+    old: Claim | None
+    own: Claim
+    leave: Callable[[], None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """Who may take a directory over."""
+    """Who may take a directory over, and what is believed of the note of another."""
 
     directory: str
     new: Claim
     overwrite: bool
     is_resumed: bool
+    key: bytes
+    place: str
+
+    def proved(self, claim: Claim) -> Claim:
+        """Return a claim of ours with a proof, if we have a key."""
+        return replace(claim, proof=self._proof(claim)) if self.key else claim
+
+    def is_proved(self, old: Claim) -> bool:
+        """Whether somebody with our key wrote a claim, for this directory."""
+        return not self.key or hmac.compare_digest(
+            old.proof.encode(), self._proof(old).encode()
+        )
+
+    def followed(self, old: Claim | None, own: Claim) -> Claim:
+        """Return our claim as it follows one of which nothing is believed without proof."""
+        if old is not None and not self.is_proved(old):
+            if old.job == self.new.job:
+                _log.warning(
+                    "the note %s in %s was not written by job %s, which it names, so "
+                    "it is ignored", CLAIM_NAME, self.directory, old.job,
+                )  # fmt: skip
+            old = replace(old, made_directory=False, heir_of=())
+        return self.proved(own.after(old, is_resumed=self.is_resumed))
+
+    def _proof(self, claim: Claim) -> str:
+        said = {**asdict(claim), "proof": "", "place": self.place}
+        text = json.dumps(said, sort_keys=True).encode()
+        return hmac.digest(derive_key(self.key, b"claim"), text, "sha256").hex()
 
     def check(self, old: Claim, *, is_running: bool, is_sure: bool = True) -> None:
         """Refuse to take the directory from who has it; `is_sure` that he runs, or not."""
@@ -132,6 +190,8 @@ class _Rules:
         if is_running:
             raise self.in_use(old, is_sure=is_sure)
         if old.state and self.new.job in old.heir_of:
+            if not self.is_proved(old):
+                raise self._unproved(old)
             msg = (
                 f"the output directory {self.directory} belongs to job {old.job} by now, "
                 f"which went on from job {self.new.job} and can go on with its state "
@@ -147,6 +207,16 @@ class _Rules:
                 "pass overwrite=True"
             )
             raise UsageError(msg)
+
+    def _unproved(self, old: Claim) -> UsageError:
+        """Return what to tell a job that may have an heir, or have met a forger."""
+        msg = (
+            f"the note {CLAIM_NAME} in {self.directory} says that job {old.job} went on "
+            f"from job {self.new.job} there, which cannot be verified with the key of "
+            "this job; go on with the other job if you know it, and else find out who "
+            f"writes there, and remove {CLAIM_NAME}"
+        )
+        return UsageError(msg)
 
     def in_use(self, old: Claim, *, is_sure: bool) -> UsageError:
         """Return what to tell the second comer."""
@@ -171,22 +241,23 @@ class LocalClaims:
         self._path = directory / CLAIM_NAME
 
     def take(
-        self, claim: Claim, *, overwrite: bool, is_resumed: bool
-    ) -> tuple[Claim | None, Callable[[], None]]:
+        self, claim: Claim, *, overwrite: bool, is_resumed: bool, key: bytes = b""
+    ) -> Taken:
         """Take the directory; return whose it was, and what lets it go."""
         is_new = not self._directory.exists()
         self._directory.mkdir(parents=True, exist_ok=True)
-        rules = _Rules(str(self._directory), claim, overwrite, is_resumed)
+        place = str(self._directory.resolve())
+        rules = _Rules(str(self._directory), claim, overwrite, is_resumed, key, place)
         for _ in range(_TRIES_MAX):
             descriptor = os.open(self._path, _NOTE, 0o644)
             try:
                 self._refuse_no_file(descriptor)
                 if self._is_held(descriptor, rules):
                     old = _noted(descriptor)
-                    own = replace(claim, made_directory=is_new)
-                    own = own.after(old, is_resumed=is_resumed)
+                    own = rules.followed(old, replace(claim, made_directory=is_new))
+                    resting = rules.proved(replace(own, is_running=False))
                     _note(descriptor, own)
-                    return old, partial(_leave, descriptor, own)
+                    return Taken(old, own, partial(_leave, descriptor, resting))
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -241,21 +312,23 @@ class RemoteClaims:
         self._shown = shown
 
     def take(
-        self, claim: Claim, *, overwrite: bool, is_resumed: bool
-    ) -> tuple[Claim | None, Callable[[], None]]:
+        self, claim: Claim, *, overwrite: bool, is_resumed: bool, key: bytes = b""
+    ) -> Taken:
         """Take the directory; return whose it was, and what notes that nobody runs."""
-        rules = _Rules(self._shown, claim, overwrite, is_resumed)
+        shown = self._shown
+        rules = _Rules(shown, claim, overwrite, is_resumed, key, place=shown)
         old = self.noted()
         if old is not None:
             rules.check(old, is_running=old.is_running, is_sure=False)
-            claim = claim.after(old, is_resumed=is_resumed)
             self.drop()
+        own = rules.followed(old, claim)
         try:
-            self._files.publish(CLAIM_NAME, claim.to_bytes())
+            self._files.publish(CLAIM_NAME, own.to_bytes())
         except FileExistsError:
-            other = self.noted() or claim
+            other = self.noted() or own
             raise rules.in_use(other, is_sure=False) from None
-        return old, lambda: self._leave(claim)
+        resting = rules.proved(replace(own, is_running=False))
+        return Taken(old, own, partial(self._leave, own, resting))
 
     def noted(self) -> Claim | None:
         """Return what the note says."""
@@ -267,19 +340,18 @@ class RemoteClaims:
         """Remove the note."""
         self._files.remove(CLAIM_NAME)
 
-    def _leave(self, claim: Claim) -> None:
+    def _leave(self, own: Claim, resting: Claim) -> None:
         """Note that the driver is gone, if the directory is still its own."""
-        if self.noted() == claim:
+        if self.noted() == own:
             self.drop()
             with suppress(FileExistsError):
-                resting = replace(claim, is_running=False)
                 self._files.publish(CLAIM_NAME, resting.to_bytes())
 
 
-def _leave(descriptor: int, claim: Claim) -> None:
+def _leave(descriptor: int, resting: Claim) -> None:
     """Note that the driver is gone, also where no lock says so; then let the lock go."""
     with suppress(OSError):
-        _note(descriptor, replace(claim, is_running=False))
+        _note(descriptor, resting)
     os.close(descriptor)
 
 

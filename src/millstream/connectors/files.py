@@ -90,12 +90,14 @@ class DirectorySink(Sink[T_contra]):
         self._overwrite = options.get("overwrite", False)
 
     def claim(
-        self, job: str, *, state: str = "", is_resumed: bool = False
+        self, job: str, *, state: str = "", is_resumed: bool = False, key: bytes = b""
     ) -> Callable[[], None]:
         """Take the directory for this sink of this job, or refuse."""
         claim = Claim.of_this_process(job, self.name, state)
         overwrite = self._overwrite and not is_resumed
-        return self.output.claim(claim, overwrite=overwrite, is_resumed=is_resumed)
+        return self.output.claim(
+            claim, overwrite=overwrite, is_resumed=is_resumed, key=key
+        )
 
     def prepare(self, job: str, *, is_resumed: bool = False) -> None:
         """Make the directory, or check that it has room for the output."""

@@ -11,26 +11,22 @@ Nothing here knows what is in a part, which pieces make one, or when a job is co
 
 from __future__ import annotations
 
-import io
-import os
 import re
 import secrets
-import shutil
 from abc import ABC, abstractmethod
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from urllib.parse import quote
 
 from millstream.connectors import remote
-from millstream.connectors.claims import Claim, LocalClaims
-from millstream.connectors.confining import confined, own_directory, own_file
+from millstream.connectors.confining import confined
 from millstream.connectors.paths import local_path
 from millstream.credentials import shown
-from millstream.errors import OperationalError, SnapshotError, UsageError
+from millstream.errors import SnapshotError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from millstream.connectors.claims import Claim
     from millstream.connectors.paths import StrPath
 
 __all__ = [
@@ -86,7 +82,6 @@ OLD_PARTS_REMOVED = "old-parts-removed"
 _STAGED = re.compile(r"part-(\d+)-\d+-[0-9a-f]+\.tmp")
 _PART = re.compile(r"part-[\w.-]+")
 _STAGING = re.compile(r"\.millstream-[\w.%~-]+")
-_WRITE_BUFFER_BYTES = 1024 * 1024
 _NAME_CHARACTERS_MAX = 60
 _NAME_BYTES_MAX = 180
 
@@ -118,10 +113,13 @@ class Output(ABC):
     place: str
     #: The directory as it may be stored: a path, or a URL without credentials.
     home: str
+    #: What the driver that took the directory has noted in it; what the note says later
+    #: may be somebody else's.
+    _own: Claim | None = None
 
     @abstractmethod
     def claim(
-        self, claim: Claim, *, overwrite: bool, is_resumed: bool
+        self, claim: Claim, *, overwrite: bool, is_resumed: bool, key: bytes = b""
     ) -> Callable[[], None]:
         """Take the directory for a job, or refuse; return what the driver calls at last."""
 
@@ -180,6 +178,16 @@ class Output(ABC):
     def abort(self, job: str) -> None:
         """Remove what the job wrote, and the directory if the job made it."""
 
+    def _finished_jobs(self, job: str) -> tuple[str, ...]:
+        """Return whose staged output nobody needs when a job is complete."""
+        own = self._own
+        return (job, *own.heir_of) if own is not None and own.job == job else (job,)
+
+    def _has_made(self, job: str) -> bool:
+        """Whether the directory was made for a job."""
+        own = self._own
+        return own is not None and own.job == job and own.made_directory
+
     @staticmethod
     def checked_moves(moves: list[Move]) -> list[Move]:
         """Refuse to move anything but a staged file to anything but a part."""
@@ -211,199 +219,9 @@ def output_to(directory: StrPath) -> Output:
         from millstream.connectors.remote_output import RemoteOutput  # noqa: PLC0415
 
         return RemoteOutput(place)
-    return _LocalOutput(place)
+    from millstream.connectors.local_output import LocalOutput  # noqa: PLC0415
 
-
-class _LocalOutput(Output):
-    def __init__(self, directory: str) -> None:
-        self._directory = Path(directory).expanduser().absolute()
-        for path in (self._directory, *self._directory.parents):
-            if path.exists() and not path.is_dir():
-                raise file_in_the_way(directory, str(path))
-        self.home, self.place = str(self._directory), str(self._directory.resolve())
-        self._claims = LocalClaims(self._directory)
-
-    def claim(
-        self, claim: Claim, *, overwrite: bool, is_resumed: bool
-    ) -> Callable[[], None]:
-        old, leave = self._claims.take(
-            claim, overwrite=overwrite, is_resumed=is_resumed
-        )
-        if old is not None and claim.inherits(old, overwrite=overwrite):
-            _remove_tree(self._directory / staging_name(old.job))
-        return leave
-
-    def prepare(self, job: str, *, overwrite: bool) -> None:
-        is_new = not self._directory.exists()
-        if not is_new and not overwrite:
-            names = [path.name for path in self._directory.iterdir()]
-            check_empty(str(self._directory), names)
-        staging = self._directory / staging_name(job)
-        _remove_tree(staging)
-        staging.mkdir(mode=0o700, parents=True)
-        if is_new:
-            (staging / MADE_DIRECTORY).touch()
-
-    def prepare_again(self, job: str) -> None:
-        staging = self._staging(job)
-        if not staging.exists():
-            staging.mkdir(mode=0o700, parents=True)
-            (staging / OLD_PARTS_REMOVED).touch()
-
-    def part(self, job: str, task: int, generation: int) -> Part:
-        return _LocalPart(self._staging(job) / staged_name(task, generation))
-
-    def opened(self, piece: Piece) -> BinaryIO:
-        self.checked_piece(piece)
-        for home in (self._directory, Path(piece.home)):
-            path = own_file(own_directory(home / piece.folder) / piece.name)
-            if path.exists():
-                return path.open("rb")
-        raise gone(str(self._directory), f"{piece.home}/{piece.folder}/{piece.name}")
-
-    def commit(self, job: str, moves: list[Move], *, overwrite: bool) -> None:
-        moves, staging = self.checked_moves(moves), self._staging(job)
-        if overwrite and any((staging / staged).exists() for staged, _ in moves):
-            self._remove_old_parts(staging / OLD_PARTS_REMOVED)
-        for staged, name in moves:
-            self._move(staging / staged, self._directory / name)
-        if moves:
-            _sync_directory(self._directory)
-
-    def _move(self, part: Path, target: Path) -> None:
-        if not own_file(part).exists():
-            if not target.exists():
-                raise gone(str(self._directory), str(part))
-        elif target.exists():
-            msg = (
-                f"cannot commit the part {target.name} to {self._directory}: a file of "
-                "that name is there, and none is replaced; an earlier run wrote it, so "
-                "go on from its own state, or write to another directory"
-            )
-            raise OperationalError(msg)
-        else:
-            part.replace(target)
-
-    def is_to_replace(self, job: str) -> bool:
-        staging = self._staging(job)
-        return staging.exists() and not (staging / OLD_PARTS_REMOVED).exists()
-
-    def discard(self, job: str, names: Collection[str]) -> None:
-        staging = self._staging(job)
-        for name in self.checked_names(names):
-            (staging / name).unlink(missing_ok=True)
-
-    def staged(self, job: str) -> list[str]:
-        staging = self._staging(job)
-        return [path.name for path in staging.iterdir()] if staging.exists() else []
-
-    def complete(self, job: str) -> None:
-        (self._directory / SUCCESS).touch()
-        _sync_directory(self._directory)
-        claim = self._own_claim(job)
-        for each in (job, *(claim.heir_of if claim is not None else ())):
-            _remove_tree(self._directory / staging_name(each))
-        self._drop_claim(job)
-
-    def abort(self, job: str) -> None:
-        staging, claim = self._directory / staging_name(job), self._own_claim(job)
-        made_directory = (staging / MADE_DIRECTORY).exists()
-        made_directory |= claim is not None and claim.made_directory
-        _remove_tree(staging)
-        self._drop_claim(job)
-        if made_directory and not any(self._directory.iterdir()):
-            self._directory.rmdir()
-
-    def _drop_claim(self, job: str) -> None:
-        if self._own_claim(job) is not None:
-            self._claims.drop()
-
-    def _own_claim(self, job: str) -> Claim | None:
-        claim = self._claims.noted()
-        return claim if claim is not None and claim.job == job else None
-
-    def _remove_old_parts(self, done: Path) -> None:
-        if done.exists():
-            return
-        (self._directory / SUCCESS).unlink(missing_ok=True)
-        for path in self._directory.glob(f"{PART_PREFIX}*"):
-            if path.is_file():
-                path.unlink()
-        _sync_directory(self._directory)
-        done.touch()
-
-    def _staging(self, job: str) -> Path:
-        return own_directory(self._directory / staging_name(job))
-
-
-class _LocalPart(Part):
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
-        self._path = path
-        self._bytes = _NewFile(path)
-        self.file = cast("BinaryIO", self._bytes)
-
-    def finish(self) -> None:
-        self._bytes.spill()
-        self._bytes.close()
-
-    def store(self) -> None:
-        _sync(self._path)
-        _sync_directory(self._path.parent)
-
-    def abandon(self) -> None:
-        self._bytes.close()
-
-
-class _NewFile(io.RawIOBase):
-    """A new file, written in large blocks.
-
-    Closing it writes nothing: whoever drops a file does not want to hear of a full disk.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        try:
-            self._descriptor = os.open(path, flags, 0o666)
-        except FileNotFoundError:
-            msg = (
-                f"{path.parent}, which the driver made, is not there on this worker; "
-                "write to a directory that the driver and all workers share"
-            )
-            raise FileNotFoundError(msg) from None
-        self._held = bytearray()
-        self._size = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        self._held += view
-        self._size += len(view)
-        if len(self._held) >= _WRITE_BUFFER_BYTES:
-            self.spill()
-        return len(view)
-
-    def tell(self) -> int:
-        return self._size
-
-    def flush(self) -> None:
-        """Do nothing: nobody reads the file before it is finished."""
-
-    def spill(self) -> None:
-        """Write what is held."""
-        held, self._held = self._held, bytearray()
-        rest = memoryview(held)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
-
-    def close(self) -> None:
-        if not self.closed:
-            os.close(self._descriptor)
-            self._held = bytearray()
-        super().close()
+    return LocalOutput(place)
 
 
 def gone(directory: str, staged: str) -> SnapshotError:
@@ -468,23 +286,3 @@ def part_name(sink: str, task: int, epoch: int, number: int, suffix: str) -> str
     if number:
         name += f"-{number:04}"
     return name + suffix
-
-
-def _remove_tree(directory: Path) -> None:
-    """Remove a directory and what is in it, or a link and not what it leads to."""
-    if directory.is_symlink():
-        directory.unlink()
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make renames in a directory survive a power cut."""
-    _sync(directory)

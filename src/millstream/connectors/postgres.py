@@ -57,9 +57,7 @@ class PostgresDatabase(Database):
                 "millstream[postgres], on the workers too"
             )
             raise UsageError(msg)
-        #: Which words of the connection string no message may repeat.
-        self._secrets = Credential("\n".join(_checked_secrets(dsn)))
-        self._dsn = Credential(dsn)
+        self._dsn = Credential(dsn, _checked_secrets(dsn))
 
     def __str__(self) -> str:
         return "PostgreSQL"
@@ -80,11 +78,9 @@ class PostgresDatabase(Database):
         try:
             return psycopg.connect(self._dsn.value)
         except psycopg.Error as error:
-            secrets = self._secrets.value.splitlines()
-            if harmless(error, secrets=secrets) is not None:
+            if harmless(error) is not None:
                 raise
-            text = without_credentials(str(error), secrets=secrets)
-            raise type(error)(text) from None
+            raise type(error)(without_credentials(str(error))) from None
 
     def create(self, statement: str) -> None:
         """Make a table of ours, and that of the pieces, after others that do the same."""

@@ -76,14 +76,16 @@ class RemoteOutput(Output):
         return self._credential.value
 
     def claim(
-        self, claim: Claim, *, overwrite: bool, is_resumed: bool
+        self, claim: Claim, *, overwrite: bool, is_resumed: bool, key: bytes = b""
     ) -> Callable[[], None]:
         with _writing(self._url):
             system, root = remote.file_system(self._url)
             claims = RemoteClaims(self._url, self._shown)
             if has_directories(system) and not system.exists(root):
                 claim = replace(claim, made_directory=True)
-            old, leave = claims.take(claim, overwrite=overwrite, is_resumed=is_resumed)
+            old, self._own, leave = claims.take(
+                claim, overwrite=overwrite, is_resumed=is_resumed, key=key
+            )
             if old is not None and claim.inherits(old, overwrite=overwrite):
                 _remove(system, f"{root}/{staging_name(old.job)}")
             return leave
@@ -165,8 +167,8 @@ class RemoteOutput(Output):
         with _writing(self._url):
             system, root = remote.file_system(self._url)
             system.pipe_file(f"{root}/{SUCCESS}", b"")
-            claim = self._drop_claim(job)
-            for each in (job, *(claim.heir_of if claim is not None else ())):
+            self._drop_claim(job)
+            for each in self._finished_jobs(job):
                 _remove(system, f"{root}/{staging_name(each)}")
 
     def abort(self, job: str) -> None:
@@ -174,19 +176,17 @@ class RemoteOutput(Output):
             system, root = remote.file_system(self._url)
             staging = f"{root}/{staging_name(job)}"
             made_directory = system.exists(f"{staging}/{MADE_DIRECTORY}")
-            claim = self._drop_claim(job)
-            made_directory |= claim is not None and claim.made_directory
+            made_directory |= self._has_made(job)
+            self._drop_claim(job)
             _remove(system, staging)
             if made_directory and not _names(system, root):
                 system.rmdir(root)
 
-    def _drop_claim(self, job: str) -> Claim | None:
+    def _drop_claim(self, job: str) -> None:
         claims = RemoteClaims(self._url, self._shown)
-        claim = claims.noted()
-        if claim is None or claim.job != job:
-            return None
-        claims.drop()
-        return claim
+        noted = claims.noted()
+        if noted is not None and noted.job == job:
+            claims.drop()
 
 
 class _RemotePart(Part):

@@ -11,18 +11,18 @@ client has none, and its inputs cannot be known.  Nothing here imports pyspark.
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING, Any
 
 from millstream.credentials import shown, without_credentials
+from millstream.observe.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["inputs_of", "options_in_words", "rows_in_words"]
 
-_log = logging.getLogger("millstream.connectors")
+_log = logger("connectors")
 
 _FREE_OPTIONS = re.compile(r"(?i)(max|min|starting|ending|failOn)|.*\.")
 """Limits, beginnings, what to do about losses, settings of a client."""

@@ -7,7 +7,6 @@ write pieces.
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import stat
 from contextlib import closing, contextmanager, suppress
@@ -16,12 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from millstream.connectors.confining import folder_at
 from millstream.connectors.sql import Database
 from millstream.errors import OperationalError, UsageError
-from millstream.state.guard import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from millstream.connectors.confining import Folder
 
 __all__ = ["SqliteDatabase"]
 
@@ -32,7 +33,6 @@ _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _PRIMARY_CODE = 0xFF
 """The part of an error's code that does not go into detail."""
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _INTEGER_END = 1 << 63
 _HELD = (int, float, str, bytes, bytearray, memoryview, type(None))
 
@@ -113,54 +113,63 @@ class SqliteDatabase(Database):
                 "put it where the driver and all workers see it, or use a database server"
             )
             raise FileNotFoundError(msg)
-        directory = self._directory(scope)
         mode = self._mode()
-        with suppress(FileExistsError):
-            directory.mkdir(mode=0o700)
-            # Whoever reads a row may look for it.
-            directory.chmod(0o700 | mode | (mode & 0o444) >> 2)
-        with os.fdopen(os.open(directory / piece, _NEW_FILE, 0o600), "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with self._beside() as beside:
+            with suppress(FileExistsError):
+                # Whoever reads a row may look for it.
+                beside.make(self._name(scope), 0o700 | mode | (mode & 0o444) >> 2)
+            with beside.within(self._name(scope)) as folder:
+                if folder is None:
+                    raise FileNotFoundError(str(self._path.parent / self._name(scope)))
+                with os.fdopen(folder.create(piece, 0o600), "wb") as file:
+                    os.fchmod(file.fileno(), mode)
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                folder.sync()
 
     def staged(self, scope: str, piece: str) -> bytes | None:
         """Return the content of the file."""
-        try:
-            return read_regular(self._directory(scope) / piece)
-        except FileNotFoundError:
-            return None
+        with self._beside() as beside, beside.within(self._name(scope)) as folder:
+            file = None if folder is None else folder.opened(piece)
+            if file is None:
+                return None
+            with file:
+                return file.read()
 
     def discard(self, scope: str, pieces: Sequence[str] | None = None) -> None:
         """Remove the files, and the directory with the last of them."""
-        directory = self._directory(scope)
-        if pieces is None:
-            shutil.rmtree(directory, ignore_errors=True)
-            return
-        for piece in pieces:
-            (directory / piece).unlink(missing_ok=True)
+        with self._beside() as beside:
+            if pieces is None:
+                beside.remove_tree(self._name(scope))
+                return
+            with beside.within(self._name(scope)) as folder:
+                if folder is not None:
+                    for piece in pieces:
+                        folder.remove(piece)
 
     def discard_before(self, scope: str, piece: str) -> None:
         """Remove the files."""
-        directory = self._directory(scope)
-        if directory.exists():
-            for path in directory.iterdir():
-                if path.name < piece:
-                    path.unlink(missing_ok=True)
+        with self._beside() as beside, beside.within(self._name(scope)) as folder:
+            if folder is not None:
+                for name in folder.names():
+                    if name < piece:
+                        folder.remove(name)
+
+    @contextmanager
+    def _beside(self) -> Iterator[Folder]:
+        """Open the directory that the database lies in."""
+        with folder_at(self._path.parent) as folder:
+            if folder is None:
+                raise FileNotFoundError(str(self._path.parent))
+            yield folder
 
     def _mode(self) -> int:
         """Return who may read and write pieces: those who may the database itself."""
         return 0o600 | stat.S_IMODE(self._path.stat().st_mode) & 0o666
 
-    def _directory(self, scope: str) -> Path:
-        name = f"{self._path.name}.millstream-{quote(scope, safe='')}"
-        return self._path.with_name(name)
+    def _name(self, scope: str) -> str:
+        return f"{self._path.name}.millstream-{quote(scope, safe='')}"
 
 
 def _not_held(column: str, value: Any, why: str) -> TypeError:

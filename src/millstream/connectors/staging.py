@@ -13,10 +13,17 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from millstream.connectors.confining import own_directory
+from millstream.connectors.confining import folder_at
 from millstream.errors import SnapshotError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from millstream.connectors.confining import Folder
 
 __all__ = ["Staging"]
 
@@ -60,8 +67,11 @@ class Staging:
             parent = self._parent and Path(self._parent).absolute()
             self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent or None)
             return self.path
-        shutil.rmtree(own_directory(kept), ignore_errors=True)
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _found(kept):  # which refuses a link
+            pass
+        # Neither of the two follows a link that comes now.
+        shutil.rmtree(kept, ignore_errors=True)
         try:
             kept.mkdir(mode=0o700)
         except FileExistsError:
@@ -78,16 +88,13 @@ class Staging:
             If it is not there: then the job cannot go on.
         """
         kept = self._kept()
-        if kept is None or not kept.is_dir():
-            msg = (
-                "the rows that Spark had staged for this job, and its query, belong to "
-                f"the state directory and are not at {kept or 'any place that stays'}; "
-                "go on with the state= and staging= of the first run (a savepoint does "
-                "not hold them), or begin anew with another state directory"
-            )
-            raise SnapshotError(msg)
-        if own_directory(kept).stat().st_uid != os.geteuid():
-            raise _not_ours(kept)
+        if kept is None:
+            raise _not_there(None)
+        with _found(kept) as folder:
+            if folder is None:
+                raise _not_there(kept)
+            if folder.owner() != os.geteuid():
+                raise _not_ours(kept)
         self.path = str(kept)
         return self.path
 
@@ -121,6 +128,26 @@ class Staging:
             )
             raise UsageError(msg)
         return Path(self._directory).absolute()
+
+
+@contextmanager
+def _found(path: Path) -> Iterator[Folder | None]:
+    with folder_at(path.parent) as parent:
+        if parent is None:
+            yield None
+            return
+        with parent.within(path.name) as folder:
+            yield folder
+
+
+def _not_there(place: Path | None) -> SnapshotError:
+    msg = (
+        "the rows that Spark had staged for this job, and its query, belong to the state "
+        f"directory and are not at {place or 'any place that stays'}; go on with the state= and staging= of the "
+        "first run (a savepoint does not hold them), or begin anew with another state "
+        "directory"
+    )
+    return SnapshotError(msg)
 
 
 def _not_ours(path: Path) -> SnapshotError:

@@ -2,6 +2,7 @@
 
 Whatever else is raised on the way is the cause of one: of an `OperatorError` where a source
 or a sink was asked for something, and of an `InternalError`, which is a bug, elsewhere.
+None of them, nor its cause, holds a credential.
 """
 
 from __future__ import annotations
@@ -9,7 +10,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from millstream.credentials import harmless, one_line, shown, without_credentials
+from millstream.credentials import (
+    cleanse,
+    harmless,
+    one_line,
+    shown,
+    without_credentials,
+)
 from millstream.errors import (
     InternalError,
     MillstreamError,
@@ -25,16 +32,25 @@ __all__ = ["asking", "copying", "public_errors"]
 
 @contextmanager
 def public_errors() -> Iterator[None]:
-    """Let nothing out that users cannot catch as a `MillstreamError`."""
+    """Let nothing out that users cannot catch as a `MillstreamError`, or may not see."""
+    try:
+        with _ours():
+            yield
+    except MillstreamError as error:
+        cleanse(error)
+        raise
+
+
+@contextmanager
+def _ours() -> Iterator[None]:
     try:
         yield
     except MillstreamError:
         raise
     except Exception as error:
         msg = (
-            f"Millstream failed with {type(error).__name__}: "
-            f"{without_credentials(str(error))}; this is a bug in Millstream, please "
-            "report it with the traceback above"
+            f"Millstream failed with {type(error).__name__}: {error}; this is a bug in "
+            "Millstream, please report it with the traceback above"
         )
         raise InternalError(msg) from error
 

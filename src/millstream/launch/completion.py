@@ -8,11 +8,11 @@ same, as at the end of any other.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
+from millstream.observe.log import logger
 from millstream.plan.ended import live_operators, new_rows_lost
 from millstream.protocol import snapshot_events as events
 from millstream.protocol.ids import COORDINATOR, PeerId
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompleteRun", "check_ended", "is_complete", "with_last_epoch"]
 
-_log = logging.getLogger("millstream.state")
+_log = logger("state")
 
 
 def is_complete(manifest: Manifest | None, stages: StagePlan) -> bool:

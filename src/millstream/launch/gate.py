@@ -9,10 +9,10 @@ Pure: settings arrive as a function.  Nothing here knows a session.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from millstream.errors import UsageError
+from millstream.observe.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ _AUTHENTICATED = "spark.authenticate"
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 """Either will do; ``spark.ssl.enabled`` alone does not reach Spark's RPC."""
 
-_log = logging.getLogger("millstream.job")
+_log = logger("job")
 
 
 def is_protected(setting: Callable[[str], str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -38,7 +37,7 @@ from millstream.launch.names import check_names, job_prefix
 from millstream.launch.outputs import Sinks, named_sinks
 from millstream.launch.progress import ProgressLog
 from millstream.launch.savepoints import Wish, check_overtaken, check_repeats
-from millstream.observe.log import show_log_as_asked
+from millstream.observe.log import logger, show_log_as_asked
 from millstream.plan.frame_windows import AssignFrameTime
 from millstream.plan.nodes import Read, Write
 from millstream.plan.stages import plan_stages
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "RoundMetrics", "StageMetrics", "TimeMetrics", "deploy"]
 
-_log = logging.getLogger("millstream.state")
+_log = logger("state")
 _SAVEPOINT_LOOK_S = 0.05
 _STATUS = {
     Phase.SETTLING: "recovering",
@@ -205,7 +204,7 @@ class Job:
             undo.callback(sinks.abort)
             is_over = is_complete(keeping.manifest, deployment.stages)
             if not is_over and not options.repeat_output:
-                check_overtaken(written, keeping.store, keeping.manifest)
+                check_overtaken(written, keeping)
             sinks.prepare(is_complete=is_over)
             if not is_over:
                 inputs.resume()
@@ -491,12 +490,12 @@ class Job:
         outcome = self._run.coordinator.outcome
         return outcome is not None and outcome.kind is OutcomeKind.SUCCEEDED
 
+    @public_errors()
     def _raise_error(self) -> None:
         if self._crash is not None:
             if isinstance(self._crash, MillstreamError):
                 self._run.coordinator.told(self._crash)
-            with public_errors():
-                raise self._crash
+            raise self._crash
         error = self._run.coordinator.error()
         if error is not None:
             raise error

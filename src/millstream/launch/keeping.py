@@ -18,6 +18,7 @@ from millstream.launch.savepoints import (
     refuse_going_back,
 )
 from millstream.launch.twins import place_of, refuse_twin
+from millstream.protocol.handshake import derive_key
 from millstream.runtime.results import Results
 from millstream.runtime.stored_splits import decoded_splits
 from millstream.runtime.takeover import (
@@ -81,6 +82,11 @@ class Keeping:
             str(place.root.resolve()) if isinstance(place, LocalFiles) else str(place)
         )
 
+    @property
+    def output_key(self) -> bytes:
+        """What proves the notes at the places that the job writes to; empty without a key."""
+        return derive_key(self.key, b"output") if self.claim else b""
+
     def splits(self) -> dict[str, tuple[Split, ...]]:
         """Return how the sources were cut when the job began, by their names."""
         if self.store is None or self.manifest is None or self.manifest.splits is None:
@@ -128,7 +134,7 @@ def open_keeping(
     )
     if not options.state:
         store, manifest = found_savepoint(options.resume_from, given)
-        _note_resumed(fresh, options, is_writing=is_writing)
+        _note_resumed(fresh, store, options, is_writing=is_writing)
         key = stored_key(store.files, given) or b""
         directory = str(options.resume_from)
         return Keeping(fresh, run, directory, key, store, 0, manifest, settings, given)
@@ -148,7 +154,7 @@ def open_keeping(
         if is_writing:
             refuse_repetition(found, before)
         if before is not None and not options.repeat_output:
-            refuse_going_back(sinks, found, before)
+            refuse_going_back(sinks, found, before, given)
         refuse_twin(found, key)
         job = fresh if before is None else before.job
         store = SnapshotStore(files, key, job=job, run=run, place=place_of(files))
@@ -176,14 +182,16 @@ def _bring_savepoint(
     if begins_with_savepoint(options):
         given = given_key(options.state_key)
         store, manifest = found_savepoint(options.resume_from, given)
-        _note_resumed(job, options, is_writing=is_writing)
+        _note_resumed(job, store, options, is_writing=is_writing)
         own = replace(manifest, job=job, flow=flow, transactions=())
         copy_snapshot(store, own, files, given)
 
 
-def _note_resumed(job: str, options: LaunchOptions, *, is_writing: bool) -> None:
+def _note_resumed(
+    job: str, store: SnapshotStore, options: LaunchOptions, *, is_writing: bool
+) -> None:
     if is_writing and not options.repeat_output:
-        note_resumed(str(options.resume_from), job)
+        note_resumed(store, job)
 
 
 def worker_store(deployment: Deployment) -> SnapshotStore | None:

@@ -34,7 +34,10 @@ class Sinks:
             for name, sink in self.sinks.items():
                 with asking(name, "to claim its destination"):
                     leave = sink.claim(
-                        keeping.job, state=keeping.owner, is_resumed=is_resumed
+                        keeping.job,
+                        state=keeping.owner,
+                        is_resumed=is_resumed,
+                        key=keeping.output_key,
                     )
                 if leave is not None:
                     keeping.held.callback(leave)

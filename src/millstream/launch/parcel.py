@@ -35,7 +35,7 @@ def packed(deployment: Deployment) -> bytes:
 
     What is secret comes first, behind its length, so that it can travel apart.
     """
-    values: list[str] = []
+    values: list[tuple[str, tuple[str, ...] | None]] = []
     bare = replace(deployment, state_directory="", state_key=b"")
     try:
         with apart(values):

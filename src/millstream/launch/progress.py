@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from millstream.observe.log import logger
 from millstream.observe.progress import Sample, StageSample, progress_line
 from millstream.plan.iteration import DECIDER
 from millstream.runtime.clock import SystemClock
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgressLog", "sample_of"]
 
-_LOG = logging.getLogger("millstream.progress")
+_LOG = logger("progress")
 
 
 class ProgressLog:

@@ -6,7 +6,6 @@ with their bootstrap; nobody negotiates.
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import sys
@@ -16,7 +15,7 @@ from millstream.errors import LaunchError
 from millstream.launch.machine import is_loopback
 from millstream.launch.parcel import packed
 from millstream.launch.resident import Bootstrap, network_key
-from millstream.observe.log import log_level
+from millstream.observe.log import log_level, logger
 from millstream.protocol.handshake import Protection
 from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.runtime.background import for_driver
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recruiter", "protection_of"]
 
-_LOG = logging.getLogger("millstream.launch")
+_LOG = logger("launch")
 
 
 def protection_of(*hosts: str, is_insecure: bool) -> Protection:

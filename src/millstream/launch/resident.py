@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from millstream.credentials import one_line
 from millstream.launch.keeping import worker_store
 from millstream.launch.parcel import unpacked
 from millstream.observe.log import show_log
@@ -94,7 +95,7 @@ def serve(bootstrap: Bootstrap, *, owns_process: bool = False) -> str:
         try:
             deployment = stack.enter_context(unpacked(bootstrap.deployment))
         except Exception as error:  # noqa: BLE001 - a user's module may raise anything
-            return f"it could not load the flow: {type(error).__name__}: {error}"
+            return f"it could not load the flow: {one_line(error)}"
         if owns_process:
             stack.callback(faulthandler.cancel_dump_traceback_later)
         return _serve(bootstrap, deployment, owns_process=owns_process)

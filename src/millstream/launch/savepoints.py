@@ -20,6 +20,7 @@ from millstream.launch.boundary import asking, copying
 from millstream.runtime.snapshots import Savepoint
 from millstream.state.files import LocalFiles, files_at, refuse_strangers
 from millstream.state.key import stored_key, warn_unguarded
+from millstream.state.notes import Notes
 from millstream.state.savepoint import check_unused, copy_snapshot
 from millstream.state.store import SnapshotStore
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from millstream.connectors.base import Sink
-    from millstream.ports import Files
+    from millstream.launch.keeping import Keeping
     from millstream.state.manifest import Manifest
 
 __all__ = [
@@ -40,10 +41,10 @@ __all__ = [
 ]
 
 _RESUMED = "resumed"
-"""Folder of a savepoint with a file for each job that began with it."""
+"""Folder of a savepoint with a note for each job that began with it."""
 
 _STOPPED = "stopped"
-"""Folder of a state directory with a file for each savepoint that its job stopped with."""
+"""Folder of a state directory with a note for each savepoint that its job stopped with."""
 
 _ADDRESS_MARKS = ("@", "?")
 """What a URL has that may hold a password; it is not noted."""
@@ -97,7 +98,7 @@ class Wish:
         """Copy an epoch."""
         if self.path is not None:
             if self._does_stop:
-                _note_stopped(store.files, self.path)
+                _note_stopped(store, self.path)
             copy_snapshot(store, manifest, files_at(self.path), self._given)
         self.epoch = manifest.epoch
 
@@ -147,7 +148,7 @@ def check_repeats(
 ) -> None:
     """Refuse a savepoint behind which a sink of the flow has shown rows already."""
     store, manifest = found_savepoint(path, given)
-    ahead = _ahead(sinks, manifest, [manifest.job, *_marks(store.files)])
+    ahead = _ahead(sinks, manifest, [manifest.job, *_marks(store.notes)])
     if ahead is not None:
         msg = (
             f"{ahead}, and {store.files} is of epoch {manifest.epoch}: what came between "
@@ -158,15 +159,12 @@ def check_repeats(
         raise SnapshotError(msg)
 
 
-def check_overtaken(
-    sinks: Mapping[str, Sink[Any]],
-    store: SnapshotStore | None,
-    manifest: Manifest | None,
-) -> None:
+def check_overtaken(sinks: Mapping[str, Sink[Any]], keeping: Keeping) -> None:
     """Refuse the state of a job that another one has gone on from, and written more."""
+    store, manifest = keeping.store, keeping.manifest
     if store is None or manifest is None:
         return
-    heirs = _heirs(store.files)
+    heirs = _heirs(store.notes, keeping.given_key)
     ahead = _ahead(sinks, manifest, [*heirs, manifest.job]) if heirs else None
     if ahead is not None:
         msg = (
@@ -190,37 +188,44 @@ def _ahead(
     return None
 
 
-def _marks(files: Files) -> list[str]:
+def _marks(notes: Notes) -> list[str]:
     """Return the jobs that have begun with what is in a directory."""
-    return [mark.rpartition("/")[2] for mark in files.names(_RESUMED)]
+    found = notes.files.names(_RESUMED)
+    return [name.rpartition("/")[2] for name in found if notes.read(name) is not None]
 
 
-def _heirs(files: Files) -> list[str]:
+def _heirs(notes: Notes, given: bytes | None) -> list[str]:
     """Return the jobs that have gone on from a state directory, or a savepoint of it."""
-    heirs = _marks(files)
-    for note in files.names(_STOPPED):
-        with suppress(OSError, MillstreamError):  # the savepoint may be gone
-            heirs += _marks(files_at(files.read(note).decode()))
+    heirs = _marks(notes)
+    for name in notes.files.names(_STOPPED):
+        place = notes.read(name)
+        if place is not None:
+            with suppress(OSError, MillstreamError):  # the savepoint may be gone
+                files = files_at(place.decode())
+                heirs += _marks(Notes(files, stored_key(files, given) or b""))
     return heirs
 
 
-def _note_stopped(files: Files, path: str) -> None:
+def _note_stopped(store: SnapshotStore, path: str) -> None:
     """Note in a state directory where somebody may go on from it."""
     target = files_at(path)
     place = str(target.root.resolve()) if isinstance(target, LocalFiles) else path
     if not any(mark in place for mark in _ADDRESS_MARKS):
-        files.publish(f"{_STOPPED}/{secrets.token_hex(8)}", place.encode())
+        store.notes.publish(f"{_STOPPED}/{secrets.token_hex(8)}", place.encode())
 
 
 def refuse_going_back(
-    sinks: Mapping[str, Sink[Any]], store: SnapshotStore, newest: Manifest
+    sinks: Mapping[str, Sink[Any]],
+    store: SnapshotStore,
+    newest: Manifest,
+    given: bytes | None,
 ) -> None:
     """Refuse a state directory that is older than what its job's sinks show.
 
     Somebody has put an old copy in its place, or removed what was newer; where other jobs
     have gone on from it, `check_overtaken` has the word.
     """
-    if _heirs(store.files):
+    if _heirs(store.notes, given):
         return
     ahead = _ahead(sinks, newest, [newest.job])
     if ahead is not None:
@@ -233,17 +238,17 @@ def refuse_going_back(
         raise SnapshotError(msg)
 
 
-def note_resumed(path: str, job: str) -> None:
+def note_resumed(store: SnapshotStore, job: str) -> None:
     """Note in a savepoint which job begins with it."""
     try:
-        files_at(path).publish(f"{_RESUMED}/{job}", b"")
+        store.notes.publish(f"{_RESUMED}/{job}", b"")
     except OSError as error:
         msg = (
-            f"{shown(path)} cannot take the note that a job begins with it "
-            f"({without_credentials(str(error), path)}), without which another one could "
+            f"{store.files} cannot take the note that a job begins with it "
+            f"({without_credentials(str(error))}), without which another one could "
             "write the same rows; let the driver write there, or pass repeat_output=True"
         )
-        raise UsageError(msg) from harmless(error, path)
+        raise UsageError(msg) from harmless(error)
 
 
 def _shown_epoch(name: str, sink: Sink[Any], job: str) -> int | None:

@@ -8,12 +8,12 @@ enough to look.  Elsewhere nobody can tell.
 from __future__ import annotations
 
 import json
-import logging
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
+from millstream.observe.log import logger
 from millstream.state.files import LocalFiles
 from millstream.state.lock import is_locked
 from millstream.state.notes import Notes
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["place_of", "refuse_twin"]
 
-_log = logging.getLogger("millstream.state")
+_log = logger("state")
 
 
 def place_of(files: Files) -> str:

@@ -1,9 +1,13 @@
-"""Switch the log of the engine on.
+"""The loggers of the engine, and how they are switched on.
 
 Everything is logged under ``millstream``: ``millstream.job`` and ``millstream.snapshots``
 say what was decided, ``millstream.worker`` what a worker did.  A library is silent, so
 nothing is shown until the program configures `logging`, or somebody asks with
-``MILLSTREAM_LOG`` or ``--verbose``.  What is logged is not known here.
+``MILLSTREAM_LOG`` or ``--verbose``.
+
+What every handler gets, also one that the program has attached itself, holds no credential
+and is one line of printable letters, the text of an exception apart.  What is logged is
+not known here.
 """
 
 from __future__ import annotations
@@ -11,12 +15,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
 from typing import Any
 
+from millstream.credentials import without_credentials
 from millstream.errors import UsageError
 from millstream.observe.printable import printable
 
-__all__ = ["LOG_VARIABLE", "log_level", "show_log", "show_log_as_asked"]
+__all__ = ["LOG_VARIABLE", "log_level", "logger", "show_log", "show_log_as_asked"]
 
 LOG_VARIABLE = "MILLSTREAM_LOG"
 _LEVELS = ("debug", "info", "warning", "error")
@@ -32,16 +38,45 @@ class _Stderr(logging.StreamHandler[Any]):
         super().emit(record)
 
 
-class _OneLine(logging.Formatter):
-    """Lets no name in a message begin another line, or command a terminal."""
+class _Harmless(logging.Filter):
+    """Lets no name in a message begin another line, or command a terminal.
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
-        record.message = printable(record.message)
-        return super().formatMessage(record)
+    At the logger, as it is before all handlers.  An exception goes as text: a handler
+    would format it anew, and show what it tells.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        safe = printable(without_credentials(text))
+        if safe != text:
+            record.msg, record.args = safe, ()
+        if record.exc_info:
+            told = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+            record.exc_text = printable(without_credentials(told), keep="\n\t")
+            record.exc_info = None
+        return True
 
 
+_HARMLESS = _Harmless()
 _HANDLER = _Stderr()
-_HANDLER.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+_HANDLER.setFormatter(
+    logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+)
+
+
+def logger(area: str) -> logging.Logger:
+    r"""Return the logger ``millstream.<area>``; the only way to one.
+
+    Examples
+    --------
+    >>> log = logger("job")
+    >>> record = log.makeRecord("", 20, "", 0, "flow %s", ("a\x1b[2J",), None)
+    >>> log.filter(record) and record.getMessage()
+    'flow a\\x1b[2J'
+    """
+    made = logging.getLogger(f"millstream.{area}")
+    made.addFilter(_HARMLESS)
+    return made
 
 
 def show_log(level: str) -> None:

@@ -8,13 +8,14 @@ says of its tasks counts only in its own generation.  Snapshots are the business
 
 from __future__ import annotations
 
-import logging
 import pickle
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream import errors
+from millstream.credentials import without_credentials
+from millstream.observe.log import logger
 from millstream.ports import FrameArrived, PeerLost
 from millstream.protocol import snapshot_events
 from millstream.protocol.frames import Frame, FrameKind
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Coordinator", "Recovery"]
 
-_LOGS = {area: logging.getLogger(f"millstream.{area}") for area in ("job", "snapshots")}
+_LOGS = {area: logger(area) for area in ("job", "snapshots")}
 _NOTED_LINES = 12
 """Decisions that an error shows; it carries all that are kept."""
 
@@ -199,7 +200,8 @@ class Coordinator:
 
     def cancel(self, reason: str) -> None:
         """Ask for the end of the job; safe to call from any thread."""
-        self._post(CancelRequested(reason, self._clock.monotonic_ns()))
+        said = without_credentials(reason)
+        self._post(CancelRequested(said, self._clock.monotonic_ns()))
 
     def savepoint(self, savepoint: Savepoint) -> None:
         """Ask for a copy of the next snapshot; safe to call from any thread."""
@@ -208,7 +210,7 @@ class Coordinator:
 
     def worker_exited(self, worker: PeerId, reason: str) -> None:
         """Tell that a worker's process is gone; safe to call from any thread."""
-        self._post(WorkerExited(worker, reason))
+        self._post(WorkerExited(worker, without_credentials(reason)))
 
     def step(self, wait_s: float = 0.0) -> bool:
         """Handle what happened; return whether anything did."""
@@ -279,7 +281,7 @@ class Coordinator:
                 self._decide(WorkerHeard(peer, self._clock.monotonic_ns()))
                 self._handle_message(peer, frame.body)
             case PeerLost(peer, reason):
-                self._decide(WorkerLost(peer, reason))
+                self._decide(WorkerLost(peer, without_credentials(reason)))
 
     def _handle_message(self, peer: PeerId, message: Message) -> None:
         now_ns = self._clock.monotonic_ns()
@@ -303,7 +305,8 @@ class Coordinator:
             case LinkLost(_, generation, other, reason) if (
                 generation == self._core.generation
             ):
-                self._decide(LinkBroke(peer, PeerId(other), reason, now_ns))
+                said = without_credentials(reason)
+                self._decide(LinkBroke(peer, PeerId(other), said, now_ns))
 
     def _take_report(self, message: Emitted | Sealed | Ended | Compacted) -> None:
         """Take what a worker says of its tasks in the present generation."""

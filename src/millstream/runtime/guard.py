@@ -13,6 +13,7 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from millstream.credentials import without_credentials
 from millstream.operators.failure import blame, is_record_to_blame, row_index
 from millstream.operators.letters import DeadLetter
 from millstream.plan.frame_windows import HIDDEN
@@ -150,4 +151,4 @@ def _record(part: Any, index: int) -> Any:
 def _cause(error: Exception, user_line: str) -> str:
     lines = traceback.format_exception_only(error)
     text = " ".join(line.strip() for line in lines)
-    return f"{text} ({user_line})" if user_line else text
+    return without_credentials(f"{text} ({user_line})" if user_line else text)

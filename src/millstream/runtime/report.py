@@ -1,11 +1,16 @@
-"""Turn an exception on a worker into the message that tells the driver about it."""
+"""Turn an exception on a worker into the message that tells the driver about it.
+
+What functions, connectors and the packages below them put into an exception may hold the
+credentials of the job; nothing of these leaves the worker.
+"""
 
 from __future__ import annotations
 
 import pickle
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from millstream.credentials import cleansed, holds_secret, without_credentials
 from millstream.errors import MillstreamError
 from millstream.protocol.messages import Failed
 from millstream.runtime.chain import TaskFailedError
@@ -34,8 +39,8 @@ def failure_report(
             kind, text = type(error).__name__, f"worker {index}: {error}"
     details = "".join(traceback.format_exception(cause))
     return Failed(
-        worker, generation, kind, text, operator, location, position, details,
-        _pickled(cause),
+        worker, generation, kind, without_credentials(text), operator, location, position,
+        without_credentials(details), _pickled(cause),
     )  # fmt: skip
 
 
@@ -57,10 +62,25 @@ def _one_line(error: BaseException) -> str:
 
 
 def _pickled(error: BaseException) -> bytes:
-    """Return the exception as bytes, or none where it does not survive the trip."""
+    """Return the exception as bytes, or none where it does not survive the trip.
+
+    One that tells a credential goes as another of its kind that does not, if that can be.
+    """
     try:
-        data = pickle.dumps(error.with_traceback(None), protocol=5)
-        pickle.loads(data)  # noqa: S301 - made in the line above
+        for each in (error.with_traceback(None), _restated(error)):
+            data = pickle.dumps(each, protocol=5)
+            copy = pickle.loads(data)  # noqa: S301 - made in the line above
+            told = f"{copy} {copy!r} {vars(copy)!r}"
+            if without_credentials(told) == told and not holds_secret(data):
+                return data
     except Exception:  # noqa: BLE001 - a user's exception may refuse in any way
         return b""
-    return data
+    return b""
+
+
+def _restated(error: BaseException) -> Any:
+    """Return an error of the same kind whose texts hold no credential."""
+    reduced: Any = error.__reduce__()
+    copy = reduced[0](*map(cleansed, reduced[1]))
+    copy.__dict__.update({n: cleansed(v) for n, v in vars(error).items()})
+    return copy

@@ -14,6 +14,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from millstream.credentials import without_credentials
 from millstream.errors import MillstreamError, SnapshotError
 from millstream.plan.nodes import Read
 from millstream.protocol import snapshot_events as events
@@ -387,7 +388,7 @@ class SnapshotKeeper:
             reason = f"the output could not be committed: {_sentence(error)}"
             self.handle(events.CommitFailed(epoch, reason))
         elif isinstance(error, SnapshotError):
-            self._tell(events.GiveUp(str(error), SnapshotError.__name__))
+            self._tell(events.GiveUp(_sentence(error), SnapshotError.__name__))
         elif piece is _Piece.FALL_BACK:
             reason = (
                 "the last snapshot is damaged, and no older one could be taken up "
@@ -505,6 +506,7 @@ def _date(wall_ms: int) -> str:
 
 
 def _sentence(error: BaseException | None) -> str:
-    if isinstance(error, MillstreamError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"
+    is_ours = isinstance(error, MillstreamError)
+    return without_credentials(
+        str(error) if is_ours else f"{type(error).__name__}: {error}"
+    )

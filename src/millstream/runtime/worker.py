@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError, TransportError
+from millstream.observe.log import logger
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
 from millstream.protocol.barrier import barrier_from_wire
 from millstream.protocol.dialing import Dialing
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker", "WorkerPhase"]
 
-_LOG = logging.getLogger("millstream.worker")
+_LOG = logger("worker")
 _NO_GENERATION = Generation(0)
 _NO_CHANNEL = ChannelId(0)
 _SEALING_WAIT_S = 0.002

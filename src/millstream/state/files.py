@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from millstream.credentials import harmless, one_line, shown
+from millstream.credentials import Credential, harmless, one_line, shown
 from millstream.errors import SnapshotError, UsageError
 from millstream.state.guard import read_private, read_regular, regular_files
 
@@ -297,9 +297,14 @@ class RemoteFiles:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
+        self._credential = Credential(url.rstrip("/"))
         self._system, root = _file_system(self.url)
         self._root = root.rstrip("/")
+
+    @property
+    def url(self) -> str:
+        """Where they are, password and all."""
+        return self._credential.value
 
     def __str__(self) -> str:
         return shown(self.url)

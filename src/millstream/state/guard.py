@@ -11,7 +11,6 @@ never opened in a way that could wait, and never followed.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import stat
 from enum import Enum, auto
@@ -19,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
+from millstream.observe.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ __all__ = [
     "regular_files",
 ]
 
-_log = logging.getLogger("millstream.state")
+_log = logger("state")
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

@@ -9,13 +9,13 @@ job.
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError, UsageError
+from millstream.observe.log import logger
 from millstream.state.files import LocalFiles, RemoteFiles
 from millstream.state.guard import check_root
 
@@ -40,7 +40,7 @@ KEY_NAME = "key"
 KEY_VARIABLE = "MILLSTREAM_STATE_KEY"
 KEY_BYTES = 32
 
-_log = logging.getLogger("millstream.state")
+_log = logger("state")
 
 
 def given_key(source: KeySource | None = None) -> bytes | None:

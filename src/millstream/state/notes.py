@@ -14,13 +14,13 @@ leaves must not stop a job.  What the bodies say is not known here.
 from __future__ import annotations
 
 import hmac
-import logging
 import re
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
+from millstream.observe.log import logger
 from millstream.protocol.handshake import derive_key
 
 if TYPE_CHECKING:
@@ -32,9 +32,11 @@ DIRECTORY_NAME = "directory"
 DIRECTORY_BYTES = 16
 _NOTE_BYTES_MAX = 65_536
 _PROOF_BYTES = 32
+_LINE_END = "\n"
+"""Ends the name in what is proved, so no name of a note has one."""
 _ID = re.compile(rb"[0-9a-f]{32}")
 
-_log = logging.getLogger("millstream.state")
+_log = logger("state")
 
 
 class Notes:
@@ -101,9 +103,8 @@ class Notes:
         except PermissionError:
             data = b""
         body = data[:-_PROOF_BYTES]
-        if len(data) <= _NOTE_BYTES_MAX and self._is_proof(
-            data[len(body) :], name, body
-        ):
+        is_sound = len(data) <= _NOTE_BYTES_MAX and _LINE_END not in name
+        if is_sound and self._is_proof(data[len(body) :], name, body):
             return body
         self._tell(name)
         return None
@@ -116,7 +117,7 @@ class Notes:
             return False
 
     def _proof(self, name: str, body: bytes) -> bytes:
-        text = self.directory + name.encode() + b"\n" + body
+        text = self.directory + name.encode() + _LINE_END.encode() + body
         return hmac.digest(self._key, text, "sha256")
 
     def _found_directory(self) -> bytes | None:

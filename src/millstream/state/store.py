@@ -30,7 +30,6 @@ Nothing here knows operators, workers or clocks.
 
 from __future__ import annotations
 
-import logging
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -39,6 +38,7 @@ from millstream.errors import (
     SnapshotDamagedError,
     SnapshotError,
 )
+from millstream.observe.log import logger
 from millstream.state.files import TEMPORARY_SUFFIX
 from millstream.state.layout import (
     NOTHING,
@@ -70,7 +70,7 @@ GARBAGE_FILES_MAX = 1000
 
 _MANIFEST_BYTES_MAX = 1 << 30
 
-_log = logging.getLogger("millstream.state")
+_log = logger("state")
 
 
 class SnapshotStore:
@@ -119,7 +119,8 @@ class SnapshotStore:
         self.passed_over: list[tuple[ManifestId, Manifest | None]] = []
         self._key = key
         self._place = place
-        self._notes = Notes(files, key)
+        #: Small files that only those can write who have the key.
+        self.notes = Notes(files, key)
         #: Names of notes that were read and are ours; they never change.
         self._proved: set[str] = set()
         self._job = job
@@ -133,11 +134,11 @@ class SnapshotStore:
     @property
     def files(self) -> Files:
         """The directory."""
-        return self._notes.files
+        return self.notes.files
 
     @files.setter
     def files(self, files: Files) -> None:
-        self._notes.files = files
+        self.notes.files = files
 
     # Who may write.
 
@@ -147,14 +148,14 @@ class SnapshotStore:
         One that is its driver takes the next claim, unless somebody else has.
         """
         self._refuse_foreign()
-        self._notes.make_directory()
+        self.notes.make_directory()
         while True:
             listing = self._listing()
             if self._claim is not None and self._is_taken_after(self._claim, listing):
                 raise self._superseded()
             claim = listing.claim_max + 1
             try:
-                self._notes.publish(claim_name(claim), self._place.encode())
+                self.notes.publish(claim_name(claim), self._place.encode())
             except FileExistsError:
                 continue
             self._claim = claim
@@ -168,7 +169,7 @@ class SnapshotStore:
         """Return the highest claim that somebody has taken, and his place; 0 if none."""
         claims = self._listing().claims
         for claim in sorted(claims, reverse=True):
-            place = self._notes.read(claim_name(claim))
+            place = self.notes.read(claim_name(claim))
             if place is not None:
                 return claim, place.decode("utf-8", "replace")
         return 0, ""
@@ -176,7 +177,7 @@ class SnapshotStore:
     @property
     def directory(self) -> bytes:
         """The id of the directory; copies of it have the same."""
-        return self._notes.directory
+        return self.notes.directory
 
     def adopt(self, manifest: Manifest | None) -> None:
         """Go on from this manifest, or from nothing: what others add to it is a fork.
@@ -186,7 +187,7 @@ class SnapshotStore:
         """
         claim = self._claimed()
         origin = NOTHING if manifest is None else _id(manifest)
-        self._notes.publish(origin_name(claim, origin), b"")
+        self.notes.publish(origin_name(claim, origin), b"")
         self._refuse_superseded()
         self._last, self._live = origin, manifest
 
@@ -228,7 +229,7 @@ class SnapshotStore:
     def _note_newest(self, manifest: ManifestId) -> None:
         """Note that there was a manifest; if that fails, its loss would not be noticed."""
         try:
-            self._notes.create(manifest.newest_name, b"")
+            self.notes.create(manifest.newest_name, b"")
         except OSError as error:
             _log.warning("cannot write %s (%s)", manifest.newest_name, error)
 
@@ -466,7 +467,7 @@ class SnapshotStore:
         )
 
     def _is_proved(self, name: str) -> bool:
-        if name not in self._proved and self._notes.read(name) is not None:
+        if name not in self._proved and self.notes.read(name) is not None:
             self._proved.add(name)
         return name in self._proved
 

@@ -15,6 +15,7 @@ from tests.sinking import written
 import millstream as ms
 from millstream.connectors.claims import CLAIM_NAME, Claim, LocalClaims
 from millstream.connectors.files import TextSink
+from millstream.connectors.remote import file_system
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -205,3 +206,119 @@ def test_a_pipe_for_a_note_is_refused_and_no_job_waits_for_it(tmp_path: Path) ->
     assert claims.noted() is None
     with pytest.raises(UsageError, match="is no regular file"):
         claims.take(Claim("job", "sink"), overwrite=False, is_resumed=False)
+
+
+KEY, OTHER_KEY = bytes(32), b"\1" * 32
+
+
+def planted(directory: Path, claim: Claim) -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / CLAIM_NAME).write_bytes(claim.to_bytes())
+
+
+def resting(directory: Path, job: str, key: bytes, **options: Any) -> bytes:
+    """Let a job take a directory and leave it; return the note."""
+    sink = TextSink(directory, name="texts")
+    sink.claim(job, state=f"/{job}", key=key, **options)()
+    return (directory / CLAIM_NAME).read_bytes()
+
+
+def forged_heir(directory: Path) -> None:
+    """Say that another job has the directory by now."""
+    planted(
+        directory, Claim("flow-9", "texts", "/evil", is_running=False, heir_of=(JOB,))
+    )
+
+
+def altered_heir(directory: Path) -> None:
+    """Change one word of a true note."""
+    resting(directory, JOB, KEY)
+    note = resting(directory, "flow-9", KEY, is_resumed=True)
+    (directory / CLAIM_NAME).write_bytes(note.replace(b"/flow-9", b"/evil"))
+
+
+def moved_heir(directory: Path) -> None:
+    """Bring a true note from another directory of the same jobs."""
+    other = directory.with_name("other")
+    resting(other, JOB, KEY)
+    note = resting(other, "flow-9", KEY, is_resumed=True)
+    directory.mkdir()
+    (directory / CLAIM_NAME).write_bytes(note)
+
+
+def strange_heir(directory: Path) -> None:
+    """Write a note under another key."""
+    resting(directory, JOB, OTHER_KEY)
+    resting(directory, "flow-9", OTHER_KEY, is_resumed=True)
+
+
+@pytest.mark.parametrize("forge", [forged_heir, altered_heir, moved_heir, strange_heir])
+def test_a_job_is_not_sent_to_an_heir_that_is_not_proved(
+    tmp_path: Path, forge: Callable[[Path], None]
+) -> None:
+    """The user would go on with whatever state directory a forger names."""
+    forge(tmp_path / "out")
+    sink = TextSink(tmp_path / "out", name="texts")
+    with pytest.raises(UsageError, match="cannot be verified with the key") as refused:
+        sink.claim(JOB, state="/state", is_resumed=True, key=KEY)
+
+    assert "/evil" not in str(refused.value)
+    assert "/flow-9" not in str(refused.value)
+
+
+def test_a_job_is_sent_to_an_heir_that_has_its_key(tmp_path: Path) -> None:
+    """The note is its own family's."""
+    resting(tmp_path, JOB, KEY)
+    resting(tmp_path, "flow-2", KEY, is_resumed=True)
+    sink = TextSink(tmp_path, name="texts")
+    with pytest.raises(UsageError, match="can go on with its state directory /flow-2"):
+        sink.claim(JOB, state=f"/{JOB}", is_resumed=True, key=KEY)
+
+
+@pytest.mark.parametrize("key", [b"", KEY, OTHER_KEY])
+def test_everybody_can_read_whose_a_directory_is(tmp_path: Path, key: bytes) -> None:
+    """With another key, or without one; the directory is refused all the same."""
+    resting(tmp_path, JOB, KEY)
+    with pytest.raises(
+        UsageError, match=f"the sink 'texts' of job {JOB}, which can go"
+    ):
+        TextSink(tmp_path).claim("other-1", key=key)
+
+
+@pytest.mark.parametrize("place", ["local", "memory"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_forged_note_removes_no_staged_output(
+    tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture, *, is_late: bool
+) -> None:
+    """A job that ends would clean up behind whomever the note calls its forebears."""
+    url = f"{tmp_path}/out" if place == "local" else f"memory:/{tmp_path}/out"
+    victim, sink = TextSink(url, name="texts"), TextSink(url, name="texts")
+    victim.prepare("victim-1")
+    forged = Claim(JOB, "texts", "/state", is_running=False, heir_of=("victim-1",))
+    system, root = file_system(url)
+    if not is_late:
+        system.pipe_file(f"{root}/{CLAIM_NAME}", forged.to_bytes())
+    sink.claim(JOB, state="/state", is_resumed=True, key=KEY)
+    sink.prepare(JOB, is_resumed=True)
+    if is_late:
+        system.pipe_file(f"{root}/{CLAIM_NAME}", forged.to_bytes())
+    sink.complete(JOB)
+
+    assert system.exists(f"{root}/.millstream-victim-1")
+    assert not system.exists(f"{root}/.millstream-{JOB}")
+    assert is_late or f"was not written by job {JOB}" in caplog.text
+
+
+def test_a_job_cleans_up_behind_those_that_it_went_on_from(tmp_path: Path) -> None:
+    """Its own notes say who they were, over as many savepoints as there were."""
+    sink = TextSink(tmp_path, name="texts")
+    for number in (1, 2, 3):
+        leave = sink.claim(
+            f"flow-{number}", state=f"/{number}", is_resumed=number > 1, key=KEY
+        )
+        sink.prepare(f"flow-{number}", is_resumed=number > 1)
+        leave()
+    assert len(list(tmp_path.glob(".millstream-flow-*"))) == 3
+    sink.complete("flow-3")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["_SUCCESS"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 JOB = "job-1"
-STAGED = staged_name(0, 1)
+STAGED, SPENT = staged_name(0, 1), staged_name(1, 1)
 NAMES: list[Any] = [
     "../moved_out",
     "/etc/moved_out",
@@ -249,3 +251,127 @@ def test_what_writers_name_is_accepted(place: str) -> None:
     sink.complete(JOB)
 
     assert sink.committed_epoch(JOB) == 17
+
+
+class Swap:
+    """Puts a link in the place of a path at the n-th system call that is about files.
+
+    A hook of the interpreter is called before each of them, so a link comes between any
+    two that the code makes.
+    """
+
+    EVENTS = frozenset(
+        {
+            "open", "os.chmod", "os.listdir", "os.mkdir", "os.remove", "os.rename",
+            "os.rmdir", "os.scandir", "shutil.rmtree",
+        }
+    )  # fmt: skip
+
+    def __init__(self, path: Path, target: Path, moment: int) -> None:
+        self.path, self.target = path, target
+        self.left = moment
+        self.is_on = False
+
+    def __call__(self, event: str) -> None:
+        if not self.is_on or event not in self.EVENTS:
+            return
+        self.left -= 1
+        if self.left == 0:
+            self.is_on = False
+            with suppress(FileNotFoundError):
+                self.path.rename(self.path.with_name(f"aside-{self.path.name}"))
+            with suppress(FileNotFoundError):
+                self.path.symlink_to(self.target)
+
+
+_swaps: list[Swap] = []
+
+
+def _audit(event: str, _: Any) -> None:
+    for swap in _swaps:
+        swap(event)
+
+
+@pytest.fixture(scope="module")
+def _audited() -> None:
+    """Add the hook, which cannot be removed again and does nothing without a swap."""
+    sys.addaudithook(_audit)
+
+
+def prepared(directory: Path) -> TextSink:
+    """Return a sink with a part to move, a piece to read and one to remove."""
+    sink = TextSink(directory)
+    sink.prepare(JOB)
+    for name in (STAGED, SPENT):
+        (staging_of(directory) / name).write_text("row\n")
+    return sink
+
+
+def move(sink: TextSink) -> None:
+    sealed = SealedParts(
+        9, is_first=True, moves=((STAGED, "part-a"),), spent=(SPENT,), held=()
+    )
+    sink.commit(JOB, 1, [sealed])
+
+
+def read(sink: TextSink) -> None:
+    piece = Piece(sink.output.home, staging_name(JOB), STAGED, 1)
+    with sink.output.opened(piece) as file:
+        assert file.read() == b"row\n"
+
+
+def write(sink: TextSink) -> None:
+    part = sink.output.part(JOB, 0, 1)
+    part.file.write(b"row\n")
+    part.finish()
+    part.store()
+
+
+USES: dict[str, Callable[[TextSink], object]] = {
+    "move": move,
+    "read": read,
+    "write": write,
+    "list": lambda sink: sink.output.staged(JOB),
+    "remove": lambda sink: sink.output.discard(JOB, [SPENT]),
+    "go on": lambda sink: sink.prepare(JOB, is_resumed=True),
+    "begin": lambda sink: sink.output.prepare(JOB, overwrite=True),
+    "complete": lambda sink: sink.complete(JOB),
+    "abort": lambda sink: sink.abort(JOB),
+}
+MOMENTS = 24
+"""More than any of the uses makes system calls."""
+
+
+@pytest.mark.usefixtures("_audited")
+@pytest.mark.parametrize("swapped", ["directory", "file"])
+@pytest.mark.parametrize("use", USES)
+def test_a_link_that_comes_between_two_steps_leads_nowhere(
+    tmp_path: Path, use: str, swapped: str
+) -> None:
+    """What was looked at is what is used, whatever the name stands for by then."""
+    moments = set()
+    for moment in range(1, MOMENTS):
+        out, target = tmp_path / f"{moment}" / "out", tmp_path / f"{moment}" / "target"
+        target.mkdir(parents=True)
+        for name in (STAGED, SPENT, "precious"):
+            (target / name).write_text("theirs\n")
+        sink = prepared(out)
+        path, other = staging_of(out), target
+        if swapped == "file":
+            path, other = path / STAGED, target / "precious"
+        swap = Swap(path, other, moment)
+        _swaps.append(swap)
+        swap.is_on = True
+        with suppress(SnapshotError, OSError):
+            USES[use](sink)
+        swap.is_on = False
+        _swaps.remove(swap)
+        moments.add(swap.left)
+
+        theirs = {path.name: path.read_text() for path in target.iterdir()}
+        assert theirs == dict.fromkeys((STAGED, SPENT, "precious"), "theirs\n")
+        shown = [path for path in out.glob("part-*") if "aside" not in path.name]
+        assert not [path for path in shown if path.is_symlink()]
+        assert not [path for path in shown if path.read_text() != "row\n"]
+    assert 0 in moments
+    assert max(moments) > 0

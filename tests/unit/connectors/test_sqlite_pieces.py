@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.connectors.sqlite import SqliteDatabase
+from millstream.errors import SnapshotError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SCOPE = "job/table"
@@ -65,9 +66,33 @@ def test_what_is_no_file_is_no_piece(tmp_path: Path) -> None:
     target.stage(SCOPE, "1", b"rows")
     os.mkfifo(pieces / "2")
     (pieces / "3").symlink_to(pieces / "1")
-    assert [target.staged(SCOPE, piece) for piece in "1234"] == [b"rows"] + 3 * [None]
+    for piece in "23":
+        with pytest.raises(SnapshotError, match="is not a plain file"):
+            target.staged(SCOPE, piece)
+    assert [target.staged(SCOPE, piece) for piece in "14"] == [b"rows", None]
     with pytest.raises(FileExistsError):
         target.stage(SCOPE, "3", b"other")
     assert target.staged(SCOPE, "1") == b"rows"
     target.discard(SCOPE)
     assert not pieces.exists()
+
+
+def test_a_link_in_place_of_the_pieces_is_not_followed(tmp_path: Path) -> None:
+    """Whoever can write beside the database would have files removed elsewhere."""
+    target, pieces = database(tmp_path)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "0").write_text("mine")
+    pieces.symlink_to(tmp_path / "theirs")
+    uses: list[Callable[[], object]] = [
+        lambda: target.stage(SCOPE, "1", b"rows"),
+        lambda: target.staged(SCOPE, "0"),
+        lambda: target.discard(SCOPE, ["0"]),
+        lambda: target.discard_before(SCOPE, "1"),
+    ]
+    for use in uses:
+        with pytest.raises(SnapshotError, match="is not a plain directory"):
+            use()
+    target.discard(SCOPE)
+
+    assert not pieces.is_symlink()
+    assert [path.name for path in (tmp_path / "theirs").iterdir()] == ["0"]

@@ -12,12 +12,12 @@ from __future__ import annotations
 import atexit
 import importlib
 import importlib.util
-import logging
 import os
 import threading
 from typing import TYPE_CHECKING, Literal
 
 from millstream.errors import UsageError
+from millstream.observe.log import logger
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -34,7 +34,7 @@ FAMILIES: tuple[Family, ...] = (
     *("index", "scatter", "lines", "counts", "fields", "tokens"),
 )
 
-logger = logging.getLogger(__name__)
+_log = logger("state.kernels")
 
 
 def is_installed() -> bool:
@@ -107,10 +107,8 @@ class _Loader:
             name = f"{__package__}.jit_{family}"
             try:
                 self.modules[family] = importlib.import_module(name)
-            except Exception:  # the slower way gives the same results
-                logger.warning(
-                    "could not compile %s; doing without", name, exc_info=True
-                )
+            except Exception:  # noqa: BLE001 - the slower way gives the same results
+                _log.warning("could not compile %s; doing without", name, exc_info=True)
 
 
 _loader = _Loader()
