@@ -119,9 +119,10 @@ class Stand:
             self.say(id_, Ready(id_, 1))
 
     def finish(self, worker: PeerId) -> None:
-        """Let all tasks of a worker end; the source's has sealed something."""
+        """Let all tasks of a worker end; those of a sink have sealed something."""
         for stage, task in self.tasks_of(worker):
-            sealed = (("write", b"ab"[task : task + 1]),) if stage == 0 else ()
+            names = [node.name for node in self.deployment.stages.stages[stage].nodes]
+            sealed = (("own", b"ab"[task : task + 1]),) if "own" in names else ()
             generation = self.generation
             self.say(worker, Ended(worker, generation, 0, stage, task, (), sealed))
         self.say(worker, Finished(worker, self.generation))

@@ -13,7 +13,7 @@ The hierarchy::
     │   │   └── SnapshotDamagedError  a stored file is not what was written
     │   └── JobCancelledError   somebody cancelled the job
     ├── InternalError           Millstream itself failed (a bug here)
-    └── ProtocolError           somebody broke the protocol; never retried
+    └── ProtocolError           somebody broke the protocol
         ├── LocalProtocolError  our own shell drove a core wrongly (a bug here)
         └── RemoteProtocolError a peer sent what it may not send
 
@@ -158,7 +158,7 @@ class InternalError(MillstreamError):
 
 
 class ProtocolError(MillstreamError):
-    """A participant broke the protocol; the job stops, it never retries."""
+    """A participant broke the protocol."""
 
     code = "protocol"
 
@@ -170,9 +170,16 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """A peer sent something that it may not send in the present state."""
+    """A peer sent something that it may not send in the present state.
+
+    Attributes
+    ----------
+    channel
+        The channel that it came on, where its reader found it out.
+    """
 
     code = "protocol.remote"
+    channel: int | None = None
 
 
 def _rebuild(

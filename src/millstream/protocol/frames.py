@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millstream.protocol.ids import ChannelId, Generation
 
-__all__ = ["ELEMENTS", "Frame", "FrameKind"]
+__all__ = ["ELEMENTS", "Frame", "FrameKind", "senseless"]
 
 
 class FrameKind(IntEnum):
@@ -69,3 +69,17 @@ class Frame:
     sequence: int
     body: Any = None
     cost: int = 0
+
+
+def senseless(frame: Frame) -> str:
+    """Begin the sentence on a peer that is given up for a frame of this kind.
+
+    Examples
+    --------
+    >>> from millstream.protocol.messages import Stop
+    >>> senseless(Frame(FrameKind.MESSAGE, 1, 0, 0, Stop("enough")))
+    'it sent Stop, which makes no sense'
+    """
+    is_message = frame.kind is FrameKind.MESSAGE
+    name = type(frame.body).__name__ if is_message else frame.kind.name
+    return f"it sent {name}, which makes no sense"

@@ -32,7 +32,8 @@ runs is a spare: a pause is asked for (`RequestPause`), and at its epoch (`Pause
 tasks are placed anew.
 
 What keeps failing ends the job: the same failure of a worker or its functions more than
-`restarts_max` times, or more than `LOSSES_MAX` losses, without a complete epoch between.
+`restarts_max` times, or more than `LOSSES_MAX` losses and broken links, without a complete
+epoch between.
 Before the first generation there is nothing to go back to: a worker that is lost then, or
 dies before it has registered, is replaced in its place, `restarts_max` times.
 
@@ -50,7 +51,6 @@ Invariants (see `JobCore.validate`)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, assert_never
 
@@ -83,6 +83,7 @@ from millstream.protocol.job_events import (
     WorkerReady,
     WorkerRegistered,
 )
+from millstream.protocol.job_member import JobMember
 from millstream.protocol.job_words import (
     deployed_words,
     outcome_words,
@@ -92,7 +93,7 @@ from millstream.protocol.job_words import (
 )
 from millstream.protocol.messages import Deploy, Release, Start, Stop
 from millstream.protocol.placement import place
-from millstream.protocol.restarts import Restarts
+from millstream.protocol.restarts import DAMAGE, LASTING, Restarts
 from millstream.protocol.story import Severity, Story
 
 if TYPE_CHECKING:
@@ -104,9 +105,6 @@ __all__ = ["JobCore", "Phase"]
 
 _SUSPECT_NS = 1_000_000_000
 _EXIT_REASON_NS = 500_000_000
-_DAMAGE = "SnapshotDamagedError"
-_LASTING = frozenset({"OperatorError", "TransportError", "OperationalError", _DAMAGE})
-"""Failures of a worker that it may not repeat after a recovery."""
 
 
 class Phase(Enum):
@@ -119,18 +117,6 @@ class Phase(Enum):
     COMMITTING = auto()
     STOPPING = auto()
     ENDED = auto()
-
-
-@dataclass(slots=True)
-class _Member:
-    host: str
-    port: int
-    heard_ns: int
-    is_ready: bool = False
-    is_finished: bool = False
-    is_gone: bool = False
-    #: Bytes of state that it restored, and how long that took in nanoseconds.
-    restored: tuple[int, int] = (0, 0)
 
 
 class JobCore:
@@ -178,7 +164,7 @@ class JobCore:
         self.placement: tuple[PeerId, ...] = ()
         self._expected = list(workers)
         self._task_count = len(self._expected)
-        self._members: dict[PeerId, _Member] = {}
+        self._members: dict[PeerId, JobMember] = {}
         self._exited: dict[PeerId, str] = {}
         self._suspects: dict[PeerId, tuple[int, str]] = {}
         self._losses: dict[PeerId, tuple[int, str]] = {}
@@ -202,6 +188,14 @@ class JobCore:
     def members(self) -> tuple[PeerId, ...]:
         """Workers that have registered and are not gone, in the order of their ids."""
         return tuple(sorted(w for w, m in self._members.items() if not m.is_gone))
+
+    def is_expected(self, worker: PeerId) -> bool:
+        """Whether such a worker was ever asked for."""
+        return worker in self._expected
+
+    def member(self, worker: PeerId) -> JobMember | None:
+        """Return what is known of a worker that has registered, gone or not."""
+        return self._members.get(worker)
 
     @property
     def _can_recover(self) -> bool:
@@ -282,7 +276,7 @@ class JobCore:
     def _handle_registered(self, event: WorkerRegistered) -> list[Command]:
         if event.worker not in self._expected or event.worker in self._members:
             return [SendMessage(event.worker, Stop("this worker is not expected"))]
-        self._members[event.worker] = _Member(event.host, event.port, event.now_ns)
+        self._members[event.worker] = JobMember(event.host, event.port, event.now_ns)
         if self.phase is Phase.STOPPING:
             return [self._farewell(event.worker)]
         index = self.index_of(event.worker)
@@ -367,7 +361,7 @@ class JobCore:
 
     def _handle_failed(self, report: Failed) -> list[Command]:
         is_late = report.generation != self.generation
-        if self._restarts is None or report.kind not in _LASTING:
+        if self._restarts is None or report.kind not in LASTING:
             return self._fail(report.kind, report.text, report)
         if is_late or self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
             return []
@@ -378,7 +372,9 @@ class JobCore:
         )
         text = f"{report.kind}, {count} in a row: {report.text}"
         self._tell(text, Severity.WARNING)
-        return self._interrupt(report.text, is_damaged=report.kind == _DAMAGE)
+        # Only what is being restored can turn out to be damaged.
+        is_damaged = report.kind == DAMAGE and self.phase is Phase.CONNECTING
+        return self._interrupt(report.text, is_damaged=is_damaged)
 
     def _handle_lost(self, worker: PeerId, reason: str) -> list[Command]:
         member = self._members.get(worker)
@@ -515,6 +511,11 @@ class JobCore:
         del self._suspects[worker]
         if self.phase is Phase.CONNECTING:
             return self._replace(worker, text)
+        assert self._restarts is not None
+        if self.phase is Phase.RUNNING and (
+            verdict := self._restarts.count_loss(what=text)
+        ):
+            return self._fail("TransportError", verdict)
         return self._interrupt(text)
 
     def _late(self) -> str:

@@ -12,10 +12,23 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import PeerId
     from millstream.protocol.messages import Failed
 
-__all__ = ["LOSSES_MAX", "Restarts"]
+__all__ = ["DAMAGE", "LASTING", "LOSSES_MAX", "Restarts"]
+
+DAMAGE = "SnapshotDamagedError"
+"""What a worker calls a snapshot that it cannot restore."""
+LASTING = frozenset(
+    {
+        "OperatorError",
+        "TransportError",
+        "OperationalError",
+        "RemoteProtocolError",
+        DAMAGE,
+    }
+)
+"""Failures of a worker that it may not repeat after a recovery."""
 
 LOSSES_MAX = 20
-"""Workers that a running job may lose without a complete epoch between."""
+"""Workers and links that a running job may lose without a complete epoch between."""
 
 
 class Restarts:

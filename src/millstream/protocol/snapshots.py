@@ -50,6 +50,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, assert_never
 
+from millstream.errors import RemoteProtocolError
 from millstream.protocol.barrier import Barrier, Order
 from millstream.protocol.ids import Epoch
 from millstream.protocol.snapshot_events import (
@@ -156,6 +157,12 @@ class SnapshotCore:
         self._tasks: frozenset[TaskId] = frozenset()
         self._sealed: list[Sealed] = []
         self._ended: dict[TaskId, Ended | None] = {}
+        #: The epoch that this generation began with, and the last number spent by then.
+        self._began, self._spent = epoch, self._last_used
+        #: The last epoch that tasks of this generation have sealed.
+        self._newest: dict[TaskId, int] = {}
+        #: Tasks that have ended in this generation.
+        self.ended_tasks: set[TaskId] = set()
         self._now_ns = 0
         self._opened_ns = self._opened_epoch = 0
         self._due_ns: int | None = None
@@ -213,6 +220,11 @@ class SnapshotCore:
                 return self._handle_time()
         assert_never(event)
 
+    @property
+    def epochs(self) -> range:
+        """What tasks of this generation can have cut last: its beginning, or later."""
+        return range(self._began, self._last_used + 1)
+
     def validate(self) -> None:
         """Assert the invariants in the module docstring; called by every test."""
         assert self.complete_epoch <= self._last_used
@@ -233,6 +245,8 @@ class SnapshotCore:
         self._tasks = event.tasks
         self._sealed = []
         self._ended = dict.fromkeys(event.ended)
+        self._began, self._spent = self.complete_epoch, self._last_used
+        self._newest, self.ended_tasks = {}, set()
         self._now_ns = event.now_ns
         self._is_interrupted = False
         self._is_pause_wanted = False
@@ -242,7 +256,8 @@ class SnapshotCore:
     def _handle_sealed(self, report: Sealed) -> list[Command]:
         if self._is_stale(report.generation):
             return []
-        assert (report.stage, report.task) in self._tasks
+        self._check_sealed(report)
+        self._newest[report.stage, report.task] = report.epoch
         self._sealed.append(report)
         is_present = self._barrier is not None and report.epoch == self._barrier.epoch
         if is_present and report.problem:
@@ -252,8 +267,31 @@ class SnapshotCore:
     def _handle_ended(self, report: Ended) -> list[Command]:
         if self._is_stale(report.generation):
             return []
-        self._ended[report.stage, report.task] = report
+        task = (report.stage, report.task)
+        newest = self._newest.get(task, self._began)
+        is_new = task in self._tasks and task not in self.ended_tasks
+        if not is_new or not newest <= report.epoch <= self._last_used:
+            msg = (
+                f"task {report.stage}.{report.task} cannot have ended after epoch "
+                f"{report.epoch}: it is unknown, has ended before, or can have cut "
+                f"epochs {newest} to {self._last_used}"
+            )
+            raise RemoteProtocolError(msg)
+        self.ended_tasks.add(task)
+        self._ended[task] = report
         return self._advanced()
+
+    def _check_sealed(self, report: Sealed) -> None:
+        """Find out whether a task can have sealed that, now and for the first time."""
+        task = (report.stage, report.task)
+        newest, ended = self._newest.get(task, self._spent), self._ended.get(task)
+        last = self._last_used if ended is None else ended.epoch
+        if task not in self._tasks or not newest < report.epoch <= last:
+            msg = (
+                f"task {report.stage}.{report.task} cannot have sealed epoch "
+                f"{report.epoch}: it is unknown, or its epochs are {newest + 1} to {last}"
+            )
+            raise RemoteProtocolError(msg)
 
     def _handle_stored(self, epoch: int) -> list[Command]:
         store = self._storing

@@ -80,6 +80,7 @@ class InputChannel:
         #: Called with every element that came.
         self.wake: Callable[[InputChannel], None] = _no_wake
         self._sequence = 0
+        self._epoch = 0
         #: Returns `cost` to the writer.
         self.grant: Callable[[int], None] = _no_grant
         #: Tells the writer that nothing more will be read.
@@ -111,6 +112,8 @@ class InputChannel:
         if self.is_ended:
             msg = f"an element arrived on channel {self.channel.id} after its end"
             raise RemoteProtocolError(msg)
+        if isinstance(body, Barrier):
+            self._check_epoch(body)
         self._sequence += 1
         if kind is FrameKind.END:
             self.is_ended = True
@@ -119,6 +122,15 @@ class InputChannel:
         else:
             self._keep(body, cost)
         self.wake(self)
+
+    def _check_epoch(self, barrier: Barrier) -> None:
+        if barrier.epoch <= self._epoch:
+            msg = (
+                f"the barrier of epoch {barrier.epoch} arrived on channel "
+                f"{self.channel.id} behind that of epoch {self._epoch}"
+            )
+            raise RemoteProtocolError(msg)
+        self._epoch = barrier.epoch
 
     def take(self) -> Rows | Mark:
         """Return the oldest element and give its credit back."""
@@ -247,7 +259,7 @@ class RemoteCarrier:
         self._network = network
         self._peer = peer
         self._generation = generation
-        self._credit = window_bytes
+        self._credit = self._window_bytes = window_bytes
         self._frame_bytes = max(1, window_bytes // _CREDIT_PARTS)
         self._rows_max = _FIRST_ROWS
         self._sequence = 0
@@ -293,6 +305,12 @@ class RemoteCarrier:
 
     def add_credit(self, amount: int) -> None:
         """Take back what the reader granted."""
+        if self._credit + amount > self._window_bytes:
+            msg = (
+                f"{amount} bytes of credit came back on channel {self._channel.id}, of "
+                f"which at most {self._window_bytes - self._credit} were taken"
+            )
+            raise RemoteProtocolError(msg)
         self._credit += amount
 
     def _frame(self, kind: FrameKind, body: Rows | Mark | None) -> Frame:

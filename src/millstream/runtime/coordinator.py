@@ -1,9 +1,10 @@
 """The coordinator: the shell around `JobCore`, moved forward by `step`.
 
 It runs in the driver, turns network events into events of the core, carries out the
-core's commands, and keeps what the workers send: what they have done, and results.  What a worker
-says of its tasks counts only in its own generation.  Snapshots are the business of
-`SnapshotKeeper`; this is where the two meet.
+core's commands, and keeps what the workers send: what they have done, and results.  What
+counts of that is decided by `Reports`; a worker that makes no sense is given up, and its
+loss is a loss like any other.  Snapshots are the business of `SnapshotKeeper`; this is where
+the two meet.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from millstream import errors
 from millstream.credentials import without_credentials
+from millstream.errors import RemoteProtocolError
 from millstream.observe.log import logger
-from millstream.ports import FrameArrived, PeerLost
+from millstream.ports import FrameArrived, PeerConnected, PeerLost
 from millstream.protocol import snapshot_events
-from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.frames import Frame, FrameKind, senseless
 from millstream.protocol.ids import ChannelId, Generation, PeerId
 from millstream.protocol.job import JobCore, Phase
 from millstream.protocol.job_events import (
@@ -67,6 +69,7 @@ from millstream.protocol.messages import (
     Sealed,
 )
 from millstream.protocol.story import Severity, Story
+from millstream.runtime.reports import Reports
 from millstream.runtime.restoring import beginning_of
 from millstream.runtime.results import ResultPart
 from millstream.runtime.snapshots import MergeFiles, Savepoint, SnapshotKeeper
@@ -170,6 +173,9 @@ class Coordinator:
             is_complete=backing.is_complete,
             story=self.story,
         )
+        self._reports = Reports(deployment, self._core, self.keeper)
+        #: Workers that made no sense, and how; nothing of them is heard any more.
+        self.given_up: dict[PeerId, str] = {}
 
     @property
     def phase(self) -> Phase:
@@ -277,11 +283,35 @@ class Coordinator:
 
     def _handle(self, event: NetworkEvent) -> None:
         match event:
-            case FrameArrived(peer, frame) if frame.kind is FrameKind.MESSAGE:
-                self._decide(WorkerHeard(peer, self._clock.monotonic_ns()))
-                self._handle_message(peer, frame.body)
+            case PeerConnected(peer) if peer in self.given_up:
+                self._network.disconnect(peer)
+            case FrameArrived(peer, frame) if peer not in self.given_up:
+                try:
+                    self._hear(peer, frame)
+                except RemoteProtocolError as error:
+                    self._give_up(peer, f"{senseless(frame)}: {error}")
             case PeerLost(peer, reason):
                 self._decide(WorkerLost(peer, without_credentials(reason)))
+
+    def _hear(self, peer: PeerId, frame: Frame) -> None:
+        if frame.kind is not FrameKind.MESSAGE:
+            msg = "a worker sends messages to its coordinator, and nothing else"
+            raise RemoteProtocolError(msg)
+        self._decide(WorkerHeard(peer, self._clock.monotonic_ns()))
+        if self._reports.can_count(peer, frame.body):
+            self._handle_message(peer, frame.body)
+
+    def _give_up(self, peer: PeerId, reason: str) -> None:
+        """End the connection to a worker that makes no sense; it counts as lost."""
+        reason = without_credentials(reason)
+        self.given_up[peer] = reason
+        self._note(f"worker {self._core.index_of(peer)} is given up: {reason}")
+        self._decide(WorkerLost(peer, reason))
+        self._network.disconnect(peer)
+
+    def _note(self, text: str) -> None:
+        now_ns = self._clock.monotonic_ns()
+        self.story.add(now_ns, "job", text, Severity.WARNING)
 
     def _handle_message(self, peer: PeerId, message: Message) -> None:
         now_ns = self._clock.monotonic_ns()
@@ -289,22 +319,17 @@ class Coordinator:
             case Register(_, host, port, pid):
                 self.pids[peer] = pid
                 self._decide(WorkerRegistered(peer, host, port, now_ns))
-            case Ready(_, generation, size, took_ns) if (
-                generation == self._core.generation
-            ):
+            case Ready(_, _, size, took_ns):
                 self._decide(WorkerReady(peer, size, took_ns))
             case Progress() if peer in self.members:
                 self.tally.take(peer, message)
-            case Finished(_, generation) if generation == self._core.generation:
+            case Finished():
                 self._decide(WorkerFinished(peer))
             case Emitted() | Sealed() | Ended() | Compacted():
-                if message.generation == self._core.generation:
-                    self._take_report(message)
+                self._take_report(message)
             case Failed():
                 self._decide(WorkerFailed(peer, message))
-            case LinkLost(_, generation, other, reason) if (
-                generation == self._core.generation
-            ):
+            case LinkLost(_, _, other, reason):
                 said = without_credentials(reason)
                 self._decide(LinkBroke(peer, PeerId(other), said, now_ns))
 
@@ -440,7 +465,12 @@ def _operator_error(report: Failed) -> errors.OperatorError:
     )
     if report.cause:
         try:
-            error.__cause__ = pickle.loads(report.cause)  # noqa: S301 - authenticated
-        except Exception:  # noqa: BLE001 - a class the driver cannot import
+            cause = pickle.loads(report.cause)  # noqa: S301 - authenticated
+            if not isinstance(cause, BaseException):
+                cause = RuntimeError(report.details)
+            error.__cause__ = cause
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a class the driver cannot import
             error.__cause__ = RuntimeError(report.details)
     return error

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from millstream.errors import RemoteProtocolError
 from millstream.protocol.align import (
     Aligner,
     BarrierArrived,
@@ -227,12 +228,16 @@ class ChannelIntake:
 
     def _read(self, channel: InputChannel) -> None:
         """Take an element of a channel that was woken."""
-        if channel.is_blocked:
-            self._parked.append(channel)
-        elif len(channel):
-            self._note(channel, channel.take())
-        elif channel.is_ended:
-            self._end(channel)
+        try:
+            if channel.is_blocked:
+                self._parked.append(channel)
+            elif len(channel):
+                self._note(channel, channel.take())
+            elif channel.is_ended:
+                self._end(channel)
+        except RemoteProtocolError as error:
+            error.channel = channel.channel.id
+            raise
 
     def _end(self, channel: InputChannel) -> None:
         """Take the end of a channel."""

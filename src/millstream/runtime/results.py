@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
+from millstream.errors import OperationalError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -43,15 +45,37 @@ class Results:
         return [part for part in self._parts if since <= part.epoch < epoch]
 
     def rows(self, sink: str) -> list[Any]:
-        """Return all rows of a sink, in the order of tasks."""
+        """Return all rows of a sink, in the order of tasks.
+
+        Raises
+        ------
+        OperationalError
+            If they cannot be had here; a class of theirs may be the workers' alone.
+        """
         own = sorted(
             (part for part in self._parts if part.sink == sink),
             key=lambda part: part.task,
         )
-        rows: list[Any] = []
-        for part in own:
-            rows += pickle.loads(part.payload)  # noqa: S301 - from an authenticated worker
-        return rows
+        return [row for part in own for row in _unpickled(part)]
+
+
+def _unpickled(part: ResultPart) -> list[Any]:
+    """Return the rows of a part; a pickle may raise any `BaseException`."""
+    what = f"the rows that task {part.task} sent to sink {part.sink!r} cannot be read"
+    try:
+        rows = pickle.loads(part.payload)  # noqa: S301 - from an authenticated worker
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        msg = (
+            f"{what} in the driver ({type(error).__name__}: {error}); let it import "
+            "what the workers can import"
+        )
+        raise OperationalError(msg) from error
+    if type(rows) is not list:
+        msg = f"{what}: they are a {type(rows).__name__} and no list"
+        raise OperationalError(msg)
+    return rows
 
 
 def packed_parts(parts: Iterable[ResultPart]) -> bytes:

@@ -33,7 +33,7 @@ from millstream.state.layout import file_name
 from millstream.state.manifest import FileRef, Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from millstream.ports import Background, Done
     from millstream.protocol.messages import Compacted, SnapshotId
@@ -187,6 +187,16 @@ class SnapshotKeeper:
     def complete_epoch(self) -> int:
         """The last complete epoch."""
         return self._core.complete_epoch
+
+    @property
+    def epochs(self) -> range:
+        """What tasks of this generation can have cut last: its beginning, or later."""
+        return self._core.epochs
+
+    @property
+    def ended_tasks(self) -> Collection[tuple[int, int]]:
+        """Stage and index of the tasks that have ended in this generation."""
+        return self._core.ended_tasks
 
     @property
     def is_concluding(self) -> bool:

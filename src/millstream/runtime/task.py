@@ -29,7 +29,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from millstream.errors import SnapshotError
+from millstream.errors import RemoteProtocolError, SnapshotError
 from millstream.operators.failure import blame_at
 from millstream.plan.iteration import Outlet
 from millstream.protocol.barrier import LAST_WORDS, ROUND_END, Hops, Order
@@ -155,10 +155,12 @@ class Task:
         return min((ns for ns in times if ns is not None), default=None)
 
     def blocked_until_ns(self, now_ns: int) -> int:
-        """Return how long its output was blocked in all, the present block included."""
-        if self._blocked_since_ns is None:
-            return self.blocked_ns
-        return self.blocked_ns + now_ns - self._blocked_since_ns
+        """Return how long its output was blocked in all, the present block included.
+
+        That may have begun after the caller looked at the clock.
+        """
+        since_ns = self._blocked_since_ns
+        return self.blocked_ns + (0 if since_ns is None else max(0, now_ns - since_ns))
 
     def states(self) -> dict[str, State]:
         """Return the states of its operators, by name."""
@@ -476,6 +478,8 @@ class Task:
             return taken
         try:
             return self._intake.take(self._now_ns)
+        except RemoteProtocolError:
+            raise
         except FAILURES as error:
             node, intake = self.stage.nodes[0], self._intake
             if isinstance(intake, SourceIntake):

@@ -198,7 +198,8 @@ class TCPNetwork:
         self._selector.register(sock, _WRITE, connection)
         try:
             number = sock.connect_ex(address)
-        except OSError as error:
+        except (OSError, OverflowError, ValueError) as error:
+            # What a peer calls its address need not be one.
             self._lose(connection, str(error))
         else:
             if number not in (0, errno.EINPROGRESS):

@@ -14,12 +14,12 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from millstream.errors import MillstreamError, TransportError
+from millstream.errors import RemoteProtocolError, TransportError
 from millstream.observe.log import logger
 from millstream.ports import FrameArrived, PeerConnected, PeerLost
 from millstream.protocol.barrier import barrier_from_wire
 from millstream.protocol.dialing import Dialing
-from millstream.protocol.frames import ELEMENTS, Frame, FrameKind
+from millstream.protocol.frames import Frame, FrameKind, senseless
 from millstream.protocol.ids import COORDINATOR, ChannelId, Epoch, Generation, PeerId
 from millstream.protocol.messages import (
     Announced,
@@ -40,8 +40,10 @@ from millstream.protocol.messages import (
     Start,
     Stop,
 )
+from millstream.protocol.orders import Orders
 from millstream.protocol.routing import shard_range
 from millstream.runtime.assembly import Assembly, Beginning, assemble
+from millstream.runtime.delivery import deliver
 from millstream.runtime.report import failure_report
 from millstream.runtime.restoring import Restoration, beginning_of
 from millstream.runtime.sealing import Sealer, SealFailed
@@ -109,6 +111,8 @@ class Worker:
         self.phase = WorkerPhase.JOINING
         #: Why the worker left, if not because the job was complete.
         self.reason = ""
+        #: Peers that made no sense, and how when it was found out last.
+        self.given_up: dict[PeerId, str] = {}
         self._deployment = deployment
         self._config = deployment.config
         self._network = network
@@ -120,6 +124,13 @@ class Worker:
         #: Peers with a connection; one may dial before our own `Deploy` has come.
         self._connected: set[PeerId] = set()
         self._missing: set[PeerId] = set()
+        self._members: set[PeerId] = set()
+        self._orders = Orders(
+            id,
+            task_count=deployment.worker_count,
+            stages=(stage.id for stage in deployment.stages.stages),
+            has_store=store is not None,
+        )
         self._dialing = Dialing(id)
         self._placement: tuple[PeerId, ...] = ()
         self._store = store
@@ -187,36 +198,41 @@ class Worker:
 
     def _handle(self, event: NetworkEvent) -> None:
         match event:
-            case FrameArrived(peer, frame):
-                self._handle_frame(peer, frame)
+            case FrameArrived(peer, frame) if peer in self._connected:
+                try:
+                    self._handle_frame(peer, frame)
+                except RemoteProtocolError as error:
+                    self._give_up(peer, f"{senseless(frame)}: {error}")
             case PeerConnected(peer):
                 self._handle_connected(peer)
             case PeerLost():
                 self._handle_lost(event)
 
     def _handle_frame(self, peer: PeerId, frame: Frame) -> None:
-        if frame.kind is FrameKind.MESSAGE:
-            if peer == COORDINATOR:
-                self._handle_message(frame.body)
+        if (frame.kind is FrameKind.MESSAGE) != (peer == COORDINATOR):
+            msg = "that is not for such a peer to say"
+            raise RemoteProtocolError(msg)
+        if peer == COORDINATOR:
+            self._handle_message(frame.body)
             return
-        if frame.generation != self._generation or self.phase is WorkerPhase.FAILED:
+        if frame.generation > self._generation:
+            msg = f"generation {frame.generation} has not begun"
+            raise RemoteProtocolError(msg)
+        if frame.generation < self._generation or self.phase is WorkerPhase.FAILED:
             return
         try:
-            self._handle_element(frame)
-        except MillstreamError as error:
+            deliver(self._made, self._placement, peer, frame)
+        except RemoteProtocolError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a back channel spills to a disk
             self._fail(error)
 
-    def _handle_element(self, frame: Frame) -> None:
-        made = self._made
-        match frame.kind:
-            case kind if kind in ELEMENTS and frame.channel in made.inputs:
-                made.inputs[frame.channel].receive(
-                    frame.kind, frame.sequence, frame.body, frame.cost
-                )
-            case FrameKind.CREDIT if frame.channel in made.carriers:
-                made.carriers[frame.channel].add_credit(frame.body)
-            case FrameKind.CLOSE if frame.channel in made.outputs:
-                made.outputs[frame.channel].close()
+    def _give_up(self, peer: PeerId, reason: str) -> None:
+        """End the connection to a peer that makes no sense; it counts as lost."""
+        self._say(logging.WARNING, f"gives peer {peer} up: {reason}")
+        self.given_up[peer] = reason
+        self._network.disconnect(peer)
+        self._handle_lost(PeerLost(peer, reason))
 
     def _handle_connected(self, peer: PeerId) -> None:
         self._dialing.succeed(peer)
@@ -235,7 +251,7 @@ class Worker:
         self._connected.discard(peer)
         if peer == COORDINATOR:
             self._leave(f"lost the coordinator: {reason}")
-        elif self.phase is not WorkerPhase.FINISHED:
+        elif self.phase is not WorkerPhase.FINISHED and peer in self._members:
             self._tell(LinkLost(self.id, self._generation, peer, reason))
 
     def _is_dialed_again(self, event: PeerLost) -> bool:
@@ -250,6 +266,8 @@ class Worker:
 
     def _handle_message(self, message: Message) -> None:
         self._heard_ns = self._clock.monotonic_ns()
+        if self.is_over or not self._orders.take(message):
+            return
         match message:
             case Deploy():
                 self._deploy(message)
@@ -258,8 +276,10 @@ class Worker:
             case Release():
                 self._leave("")
             case Start() | Announced() | Completed() | Resumed() | Compact():
-                if message.generation == self._generation:
+                try:
                     self._obey(message)
+                except Exception as error:  # noqa: BLE001 - a task's state may refuse
+                    self._fail(error)
 
     def _obey(self, message: Start | Announced | Completed | Resumed | Compact) -> None:
         """Carry out a message that is for this generation."""
@@ -300,7 +320,7 @@ class Worker:
         self._generation = Generation(message.generation)
         self._placement = tuple(PeerId(worker) for worker in message.placement)
         self.phase = WorkerPhase.CONNECTING
-        members = {PeerId(worker) for worker, _, _ in message.members}
+        self._members = members = {PeerId(worker) for worker, _, _ in message.members}
         self._missing = members - {self.id} - self._connected
         try:
             self._make_tasks(ManifestId(*message.snapshot))
@@ -414,10 +434,26 @@ class Worker:
             for task in self._made.tasks:
                 is_working |= task.run(now_ns, is_held=is_held)
                 now_ns = self._clock.monotonic_ns()
+        except RemoteProtocolError as error:
+            self._hold_to_account(error)
+            return True
         except Exception as error:  # noqa: BLE001 - user code may raise anything
             self._fail(error)
             return True
         return is_working
+
+    def _hold_to_account(self, error: RemoteProtocolError) -> None:
+        """Give up who wrote what a task could not follow, unless that was here."""
+        writer = self.id
+        if error.channel is not None:
+            end = self._made.inputs[ChannelId(error.channel)]
+            writer = self._placement[end.channel.source_index]
+        if writer == self.id:
+            self._fail(error)
+            return
+        self.phase = WorkerPhase.FAILED
+        self._close_tasks()
+        self._give_up(writer, f"it sent what makes no sense: {error}")
 
     def _emit(self, sink: int, task: int, epoch: Epoch, rows: Rows) -> None:
         """Send rows of a sink to the driver; too many for a frame go in halves."""

@@ -85,6 +85,8 @@ class Cluster:
     coordinator_class: type[Coordinator] = Coordinator
     worker_class: type[Worker] = Worker
     network_class: type[SimulatedNetwork] = SimulatedNetwork
+    #: Whether it is a mistake of the engine if a peer is given up as making no sense.
+    are_peers_honest = True
 
     def __init__(
         self, deployment: Deployment, options: SwarmOptions, seed: int
@@ -356,6 +358,9 @@ class Cluster:
             self.problems.append(f"peer {node.peer} raised {traceback.format_exc()}")
             self._remove(site, node)
             return
+        if actor.given_up and self.are_peers_honest:
+            self.problems.append(f"peer {node.peer} gave up {actor.given_up}")
+            actor.given_up.clear()
         if isinstance(actor, Worker):
             site.buffers.check(actor)
             self._snapshots.observe(site.deployment.run, actor)

@@ -38,6 +38,7 @@ from millstream.protocol.job_events import (
     WorkerReady,
 )
 from millstream.protocol.messages import Deploy, Start, Stop
+from millstream.protocol.restarts import LOSSES_MAX
 
 # The arrows of recovery.
 
@@ -208,7 +209,7 @@ def test_complete_epoch_forgives_failures() -> None:
 
 
 def test_failure_that_a_recovery_would_repeat_ends_the_job() -> None:
-    """A peer that breaks the protocol, a snapshot that does not fit."""
+    """A snapshot that does not fit."""
     driver = keeping()
 
     driver.tell(WorkerFailed(ONE, replace(REPORT, kind="SnapshotError")))
@@ -232,6 +233,21 @@ def test_worker_that_finds_the_snapshot_damaged_makes_the_job_go_further_back() 
 
     ((worker, deploy),) = deploys(driver.tell(Settled(EARLIER)))
     assert (worker, deploy.snapshot) == (ONE, EARLIER)
+
+
+def test_snapshot_that_nobody_restores_is_not_looked_for() -> None:
+    """A worker that runs has restored its own; the epochs go on from there."""
+    driver = keeping()
+
+    assert driver.tell(WorkerFailed(ONE, DAMAGE)) == [Interrupt("a file is missing")]
+
+
+def test_worker_that_breaks_the_protocol_to_itself_goes_back() -> None:
+    """Another one may have made it do so."""
+    driver = keeping()
+
+    broken = replace(REPORT, kind="RemoteProtocolError", text="epoch 6 came after 9")
+    assert driver.tell(WorkerFailed(ONE, broken)) == [Interrupt("epoch 6 came after 9")]
 
 
 def test_snapshots_that_stay_damaged_end_the_job() -> None:
@@ -281,6 +297,24 @@ def test_broken_link_is_recovered_from() -> None:
         "the connection from worker 0 to worker 1 broke: reset by peer"
     )
     assert driver.core.members == (ONE, TWO)
+
+
+def test_links_that_keep_breaking_end_the_job() -> None:
+    """A worker that makes no sense to another one may do so in every generation."""
+    driver = keeping()
+    for turn in range(LOSSES_MAX + 1):
+        driver.tell(LinkBroke(ONE, TWO, "it sent BATCH", 2 * turn * SECOND_NS))
+        driver.at(2 * turn + 1.5)
+        assert (driver.core.outcome is None) == (turn < LOSSES_MAX)
+        driver.tell(Settled(LATER), WorkerReady(ONE), WorkerReady(TWO))
+        driver.tell(WorkerHeard(ONE, 2 * turn * SECOND_NS))
+        driver.tell(WorkerHeard(TWO, 2 * turn * SECOND_NS))
+
+    assert driver.outcome.error == "TransportError"
+    assert driver.outcome.reason == (
+        "the connection from worker 0 to worker 1 broke: it sent BATCH, the last of 20 in "
+        "a row without a snapshot between"
+    )
 
 
 def test_worker_that_cannot_be_reached_again_is_given_up() -> None:

@@ -53,7 +53,7 @@ def test_output_is_committed_once_all_have_finished() -> None:
     stand.finish(stand.ids[1])
     stand.coordinator.step()
 
-    assert stand.committed == [(1, (("write", 0, b"a"), ("write", 1, b"b")), True)]
+    assert stand.committed == [(1, (("own", 0, b"a"), ("own", 1, b"b")), True)]
     assert stand.inboxes() == [[Completed(1, 1), Release()]] * 2
     assert not stand.is_over()
     stand.leave()
@@ -189,7 +189,7 @@ def test_results_are_in_the_order_of_tasks() -> None:
     own, other = stand.sinks()
     stand.say(second, Emitted(2, 1, own, 1, 0, pickle.dumps(["c"])))
     stand.say(first, Emitted(1, 1, own, 0, 0, pickle.dumps(["a"])))
-    stand.say(first, Emitted(1, 1, own, 0, 1, pickle.dumps(["b"])))
+    stand.say(first, Emitted(1, 1, own, 0, 0, pickle.dumps(["b"])))
     stand.say(first, Emitted(1, 1, other, 0, 0, pickle.dumps(["other sink"])))
 
     assert stand.coordinator.results.rows("own") == ["a", "b", "c"]

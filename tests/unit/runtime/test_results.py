@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pickle
 
+import pytest
+
+from millstream.errors import OperationalError
 from millstream.runtime.results import (
     ResultPart,
     Results,
@@ -30,6 +33,15 @@ def test_rows_are_in_the_order_of_tasks_and_then_as_they_came() -> None:
     )
 
     assert results.rows("out") == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize("payload", [b"garbage", b"", pickle.dumps({"a": 1})])
+def test_rows_that_cannot_be_read_are_one_error(payload: bytes) -> None:
+    """It says whose they are; nothing else that unpickling raises gets out."""
+    results = results_of(part("a"), ResultPart("out", 1, 0, payload))
+
+    with pytest.raises(OperationalError, match="rows that task 1 sent to sink 'out'"):
+        results.rows("out")
 
 
 def test_sinks_do_not_mix() -> None:
