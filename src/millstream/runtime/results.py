@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgpack
+
+from millstream.state.plain import decode_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +17,7 @@ __all__ = ["ResultPart", "Results", "packed_parts", "unpacked_parts"]
 
 @dataclass(frozen=True, slots=True)
 class ResultPart:
-    """Rows of one task, pickled; they came after its cut of `epoch`."""
+    """Rows of one task, encoded; they came after its cut of `epoch`."""
 
     sink: str
     task: int
@@ -50,7 +51,7 @@ class Results:
         )
         rows: list[Any] = []
         for part in own:
-            rows += pickle.loads(part.payload)  # noqa: S301 - from an authenticated worker
+            rows += decode_lists(part.payload)[0]  # from an authenticated worker
         return rows
 
 

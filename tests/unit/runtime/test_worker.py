@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,7 @@ from millstream.protocol.messages import (
 from millstream.runtime.background import Inline
 from millstream.runtime.inprocess import Hub
 from millstream.runtime.worker import Worker, WorkerPhase
+from millstream.state.plain import decode_lists, encode
 from millstream.state.settings import StateSettings
 from millstream.state.store import SnapshotStore
 from millstream.testing import ManualClock
@@ -268,9 +268,7 @@ def test_what_a_sink_seals_later_is_told_or_fails_its_operator(
         assert (ended, Finished in kinds(heard)) == ([], False)
     else:
         assert failed == []
-        assert [e.transactions for e in ended] == [
-            (("slow", pickle.dumps("stored 1", protocol=5)),)
-        ]
+        assert [e.transactions for e in ended] == [(("slow", encode("stored 1")),)]
 
 
 def test_stop_makes_the_worker_leave_with_the_reason() -> None:
@@ -472,7 +470,7 @@ def test_worker_begins_anew_with_every_generation() -> None:
     assert Ready(1, 2) in messages
     assert not any(task in before for task in stand.worker._made.tasks)
     assert idle == [], "what was said in the last generation is not heard"
-    rows = [row for m in results for row in pickle.loads(m.payload)]
+    rows = [row for m in results for row in decode_lists(m.payload)[0]]
     assert rows == [6 // i for i in range(1, 200)]
     assert {m.generation for m in results} == {2}
 
@@ -490,7 +488,7 @@ def test_worker_hosts_the_tasks_of_every_index_that_is_placed_on_it() -> None:
     messages = stand.step(20)
 
     emitted = [m for m in messages if isinstance(m, Emitted)]
-    rows = {m.task: pickle.loads(m.payload) for m in emitted}
+    rows = {m.task: decode_lists(m.payload)[0] for m in emitted}
     assert rows == {0: [0, 1, 2, 3, 4], 1: [100, 101, 102, 103, 104]}
     assert isinstance(messages[-1], Finished)
 
