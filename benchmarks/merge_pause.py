@@ -174,9 +174,10 @@ def former_merge(history: History) -> None:
         for segment in history.store.read_segments(ref):
             rows.update(decode_rows(segment.payload))
     rows = {key: value for key, value in rows.items() if value is not DELETED}
-    pairs = list(rows.items())
-    for start in range(0, len(pairs), 1 << 13):
-        encode_rows(pairs[start : start + (1 << 13)])
+    keys, values = list(rows), list(rows.values())
+    for start in range(0, len(keys), 1 << 13):
+        end = start + (1 << 13)
+        encode_rows(keys[start:end], values[start:end])
 
 
 @contextmanager

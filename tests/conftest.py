@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.databases import postgres_server, tables
@@ -15,7 +15,12 @@ from tests.examples import load_profile
 from tests.launchers import launcher
 from tests.sharing import Sharing, name_file, remove_file, write_down
 from tests.spark.sessions import cluster, spark
+from tests.stored_names import files_with_paths, stored_files
 from tests.stores import object_server, store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = [
     "cluster",
@@ -65,3 +70,11 @@ def pytest_collection_finish() -> None:
     """Leave thousands of tests and modules out of every later garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """Let no test leave a state directory that names a module of ours."""
+    yield tmp_path
+    content = {str(path): path.read_bytes() for path in stored_files(tmp_path)}
+    assert files_with_paths(content) == []

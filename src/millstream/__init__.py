@@ -48,6 +48,9 @@ from millstream.plan.iteration import RoundState
 from millstream.plan.time import LateRow
 from millstream.state.operator_state import OperatorState
 
+# Stored values refer to it by this path.
+from millstream.state.stored_types import stored_object as _stored  # noqa: F401
+
 if TYPE_CHECKING:
     from millstream.api.frame import Frame, WindowFrame
     from millstream.api.frame_aggregates import (

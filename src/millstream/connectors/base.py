@@ -190,7 +190,7 @@ class SinkWriter(ABC, Generic[T_contra]):
     def seal(self, epoch: int) -> Any:  # noqa: ARG002 - for those who stage
         """Make what was written since the last time ready for a commit, and name it.
 
-        Called at every cut and at the end.  What it returns is pickled, stored with the
+        Called at every cut and at the end.  What it returns is stored with the
         snapshot, and handed to `Sink.commit` once the snapshot is complete; that may
         be much later, in another process, or never.  None means that there is nothing
         to commit, as for a writer that shows every row at once.

@@ -12,7 +12,6 @@ Nothing here knows which database it is.
 from __future__ import annotations
 
 import hashlib
-import pickle
 import re
 import secrets
 from abc import ABC, abstractmethod
@@ -25,6 +24,7 @@ from millstream.connectors.base import Later, Sink, SinkWriter
 from millstream.connectors.confining import confined
 from millstream.credentials import one_line
 from millstream.errors import MillstreamError, OperationalError, UsageError
+from millstream.state.plain import decode_lists, encode_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -268,7 +268,7 @@ class SqlSink(Sink[Any]):
             what = "missing" if data is None else "damaged"
             msg = f"the rows that a task sealed as {piece} are {what}"
             raise OperationalError(msg)
-        rows: list[Row] = pickle.loads(data)  # noqa: S301 - the digest is the manifest's
+        rows: list[Row] = decode_lists(data)[0]  # the digest is the manifest's
         return rows
 
     def _insert(self, value: str) -> str:
@@ -385,7 +385,7 @@ def _piece_name(generation: int, token: str) -> str:
 
 
 def _packed(rows: list[Row]) -> bytes:
-    return pickle.dumps(rows, protocol=5)
+    return encode_lists(rows)
 
 
 def _picker(columns: tuple[str, ...]) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.launch.boundary import asking
 from millstream.plan.nodes import Write
+from millstream.state.plain import decode
 
 if TYPE_CHECKING:
     from millstream.connectors.base import Sink
@@ -55,7 +55,7 @@ class Sinks:
     ) -> None:
         """Make what was sealed up to an epoch visible; safe to repeat."""
         for name, sink in self.sinks.items():
-            own = [pickle.loads(t) for n, _, t in transactions if n == name]  # noqa: S301
+            own = [decode(t) for n, _, t in transactions if n == name]
             with asking(name, f"to commit epoch {epoch}"):
                 sink.commit(self.keeping.job, epoch, own)
                 if is_last:

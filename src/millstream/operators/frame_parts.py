@@ -18,6 +18,7 @@ import cloudpickle
 import polars as pl
 
 from millstream.plan.expressions import column
+from millstream.state.plain import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +42,8 @@ How = Literal["add", "min", "max", "first", "last", "moments"]
 
 _WIDE = (pl.Int128, pl.UInt128)
 _HALF = 1 << 32
+_BY_VALUE = b"v"
+"""What a state begins with that only cloudpickle could store."""
 
 
 def expression(tree: Tree) -> pl.Expr:
@@ -338,16 +341,16 @@ def user_part(
     kept = f"{name}.pickled"
 
     def partial(groups: Sequence[pl.Series]) -> bytes:
-        return _pickled(user.update(user.init(), groups[0]))
+        return _encoded(user.update(user.init(), groups[0]))
 
     def merge(groups: Sequence[pl.Series]) -> bytes:
         states: list[bytes] = groups[0].to_list()
         if len(states) == 1:
             return states[0]
-        return _pickled(reduce(user.merge, map(pickle.loads, states)))
+        return _encoded(reduce(user.merge, map(_decoded, states)))
 
     def finish(state: bytes) -> Any:
-        return user.finish(pickle.loads(state))  # noqa: S301 - our own bytes
+        return user.finish(_decoded(state))
 
     held = pl.col(kept)
     finished = held.map_elements(finish, return_dtype=result, skip_nulls=False)
@@ -365,6 +368,15 @@ def _by_group(
     return pl.map_groups([values], function, pl.Binary, returns_scalar=True)
 
 
-def _pickled(state: Any) -> bytes:
-    pickled: bytes = cloudpickle.dumps(state)
-    return pickled
+def _encoded(state: Any) -> bytes:
+    """Return the state of an aggregate; classes that no path leads to go with it."""
+    try:
+        return encode(state)
+    except (AttributeError, TypeError, pickle.PicklingError):
+        return _BY_VALUE + bytes(cloudpickle.dumps(state))
+
+
+def _decoded(data: bytes) -> Any:
+    if data[:1] == _BY_VALUE:
+        return pickle.loads(data[1:])  # noqa: S301 - our own bytes
+    return decode(data)

@@ -8,7 +8,6 @@ Nothing here knows how pieces are kept, or how snapshots are stored.
 
 from __future__ import annotations
 
-import pickle
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,7 @@ from millstream.plan.frame_windows import (
 from millstream.protocol.watermark import BEGINNING
 from millstream.state.frame_log import Told
 from millstream.state.keyindex import KeyIndex
+from millstream.state.plain import decode, encode
 from millstream.state.row_codec import unstorable
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class TriggeredFrame(LoggedWindows[TriggerFrame]):
         assert self._index is not None
         entries = [self._entries.get(slot) for slot in slots]
         counts = [None if entry is None else entry[COUNT] for entry in entries]
-        states = [None if entry is None else _pickled(entry) for entry in entries]
+        states = [None if entry is None else _encoded(entry) for entry in entries]
         wishes = [None if entry is None else entry[CALL_AT] for entry in entries]
         told = self._index.keys(np.array(slots, dtype=np.int64)).with_columns(
             pl.Series(SLOT, slots, dtype=pl.Int64),
@@ -273,7 +273,7 @@ class TriggeredFrame(LoggedWindows[TriggerFrame]):
         names = self._names(rows.select(self._keys))
         told = zip(slots.tolist(), names, rows.select(*_TOLD).rows(), strict=True)
         for slot, name, (count, state, wanted_at) in told:
-            remembered = {} if state is None else pickle.loads(state)  # noqa: S301 - ours
+            remembered = {} if state is None else decode(state)
             self._entries[slot] = [[name, 0, 0], count, remembered, wanted_at]
         parts = rows.drop(*self._keys, *_TOLD).with_columns(
             pl.Series(SLOT, slots), pl.lit(0, pl.Int64).alias(PANE)
@@ -338,12 +338,12 @@ class _PieceCalls(TriggerCalls):
         self._last = max(self._last, kept[_PIECE])
 
 
-def _pickled(entry: list[Any]) -> bytes | None:
+def _encoded(entry: list[Any]) -> bytes | None:
     """Return what a trigger remembers for a key."""
     if not entry[STATE]:
         return None
     try:
-        return pickle.dumps(entry[STATE], protocol=5)
+        return encode(entry[STATE])
     except Exception as error:
         owner = f"what the trigger remembers for key {entry[KEPT][_NAME]!r}"
         raise unstorable(owner, error) from error

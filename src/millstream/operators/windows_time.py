@@ -45,18 +45,19 @@ class _PanesAndBehind(dict[int, Any]):
         What is stored of such rows, by pane and the first window that has them.
     """
 
-    def __init__(self, panes: Stored) -> None:
+    def __init__(
+        self, panes: Stored, behind: dict[tuple[int, int], Any] | None = None
+    ) -> None:
         super().__init__(panes)
-        self.behind: dict[tuple[int, int], Any] = {}
+        self.behind: dict[tuple[int, int], Any] = {} if behind is None else behind
+
+    @property
+    def panes(self) -> Stored:
+        """The others."""
+        return dict(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (dict(self), self.behind)
-
-
-def _restored(panes: Stored, behind: dict[tuple[int, int], Any]) -> _PanesAndBehind:
-    made = _PanesAndBehind(panes)
-    made.behind = behind
-    return made
+        return _PanesAndBehind, (self.panes, self.behind)
 
 
 class _PanesTold(dict[int, Any]):
@@ -75,8 +76,13 @@ class _PanesTold(dict[int, Any]):
         super().__init__(panes)
         self.told = told
 
+    @property
+    def panes(self) -> Stored:
+        """What is left."""
+        return dict(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _PanesTold, (dict(self), self.told)
+        return _PanesTold, (self.panes, self.told)
 
 
 class _TimeWindowed(WindowedInTime):

@@ -128,7 +128,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """Rows of a sink whose result the driver keeps, pickled by the worker.
+    """Rows of a sink whose result the driver keeps, encoded by the worker.
 
     `epoch` is the last one that the task had cut before.
     """
@@ -172,7 +172,7 @@ class Failed:
 class Sealed:
     """What a task captured at a cut is durable; or it is not, and `problem` says why.
 
-    `transactions` pairs the name of a sink with what its writer sealed, pickled.
+    `transactions` pairs the name of a sink with what its writer sealed, encoded.
     """
 
     worker: int

@@ -10,7 +10,6 @@ That needs no storing: after a recovery the input ends again, and looking begins
 
 from __future__ import annotations
 
-import pickle
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from millstream.protocol.rounds import HeadPhase
 from millstream.protocol.watermark import BEGINNING, Watermark
 from millstream.runtime.loop_intake import LoopIntake
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
+from millstream.state.plain import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -256,7 +256,7 @@ class InFlight:
         for task in sorted(newest):
             for payload in newest[task]:
                 # The store has checked that the payloads are ours.
-                self.restored += pickle.loads(payload)  # noqa: S301
+                self.restored += decode(payload)
 
     def close(self) -> None:
         """Do nothing: batches are held by nobody else."""
@@ -267,5 +267,5 @@ class _Capture:
         self.batches: list[tuple[Rows, int]] = []
 
     def segments(self, operator: str, task: int) -> Iterator[Segment]:
-        payload = _ANEW + pickle.dumps(self.batches, protocol=5)
+        payload = _ANEW + encode(self.batches)
         yield Segment(operator, task, SegmentKind.BATCHES, ALL_SHARDS, payload)

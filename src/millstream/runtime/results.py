@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 
 from millstream.errors import OperationalError
+from millstream.state.plain import decode_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,7 @@ __all__ = ["ResultPart", "Results", "packed_parts", "unpacked_parts"]
 
 @dataclass(frozen=True, slots=True)
 class ResultPart:
-    """Rows of one task, pickled; they came after its cut of `epoch`."""
+    """Rows of one task, encoded; they came after its cut of `epoch`."""
 
     sink: str
     task: int
@@ -56,14 +56,14 @@ class Results:
             (part for part in self._parts if part.sink == sink),
             key=lambda part: part.task,
         )
-        return [row for part in own for row in _unpickled(part)]
+        return [row for part in own for row in _decoded(part)]
 
 
-def _unpickled(part: ResultPart) -> list[Any]:
-    """Return the rows of a part; a pickle may raise any `BaseException`."""
+def _decoded(part: ResultPart) -> list[Any]:
+    """Return the rows of a part; a pickle in it may raise any `BaseException`."""
     what = f"the rows that task {part.task} sent to sink {part.sink!r} cannot be read"
     try:
-        rows = pickle.loads(part.payload)  # noqa: S301 - from an authenticated worker
+        [rows] = decode_lists(part.payload)  # from an authenticated worker
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -6,13 +6,13 @@ stores the task's state.  Nothing here knows what a sink writes to.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.connectors.base import Later
 from millstream.runtime.chain import FAILURES, TaskFailedError
+from millstream.state.plain import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Seal", "Seals", "finished"]
 
 Seal = tuple[str, bytes | Callable[[], bytes | None]]
-"""Name of an operator, and its transaction, pickled; or what does the rest and returns it."""
+"""Name of an operator, and its transaction, encoded; or what does the rest and returns it."""
 
 
 class Seals:
@@ -62,4 +62,4 @@ def _done(node: Node, work: Callable[[], Any]) -> bytes | None:
 
 
 def _packed(transaction: Any) -> bytes:
-    return pickle.dumps(transaction, protocol=5)
+    return encode(transaction)

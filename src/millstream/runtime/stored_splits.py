@@ -1,31 +1,20 @@
 """How the sources of a job were cut, as the bytes of a file in its state directory.
 
-Splits of Millstream's own sources are stored without a pickle; the payload of somebody
-else's is pickled if it is no plain value.
+Splits of Millstream's own sources, and all whose payload is plain, are stored as msgpack.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from millstream.state.plain import PlainCodec
+from millstream.connectors.base import Split
+from millstream.state.plain import decode, encode
+from millstream.state.stored_types import record_of, stored_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from millstream.connectors.base import Split
-
-__all__ = ["STORED_BY_FIELD", "decoded_splits", "encoded_splits"]
-
-STORED_BY_FIELD = (
-    "millstream.connectors.base.Split",
-    "millstream.connectors.frame_files.ByteRange",
-    "millstream.connectors.parquet._RowGroup",
-    "millstream.connectors.text._ByteRange",
-)
-"""Classes by the names that stand in files; a class that moves needs its old name, too."""
-
-_codec = PlainCodec(STORED_BY_FIELD)
+__all__ = ["decoded_splits", "encoded_splits"]
 
 
 def encoded_splits(splits: Mapping[str, Sequence[Split]]) -> bytes:
@@ -38,10 +27,24 @@ def encoded_splits(splits: Mapping[str, Sequence[Split]]) -> bytes:
     >>> decoded_splits(encoded_splits(splits)) == splits
     True
     """
-    return _codec.encode({name: tuple(parts) for name, parts in splits.items()})
+    return encode({name: tuple(map(_plain, parts)) for name, parts in splits.items()})
 
 
 def decoded_splits(data: bytes) -> dict[str, tuple[Split, ...]]:
     """Return the splits of a file that was checked to be ours."""
-    found: dict[str, tuple[Split, ...]] = _codec.decode(data)
-    return found
+    return {name: tuple(map(_split, parts)) for name, parts in decode(data).items()}
+
+
+def _plain(split: Split) -> Any:
+    """Return a split as its name and its payload, or what that is and its fields."""
+    if type(split) is not Split:
+        return split
+    record = record_of(split.payload)
+    return (split.name, split.payload) if record is None else (split.name, *record)
+
+
+def _split(plain: Any) -> Split:
+    if isinstance(plain, Split):
+        return plain
+    name, payload, *fields = plain
+    return Split(name, stored_object(payload)(*fields[0]) if fields else payload)

@@ -23,7 +23,7 @@ class TaskCut:
     captures
         State by name of the operator.
     transactions
-        What sinks sealed, pickled, by name of the operator; or what does the rest of the
+        What sinks sealed, encoded, by name of the operator; or what does the rest of the
         sealing and returns that.
     nodes_left
         How many operators, from the first on, ended because nobody read what they made.

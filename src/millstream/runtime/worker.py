@@ -9,7 +9,6 @@ tried again for a while (`protocol.dialing`): strangers may crowd the listener.
 from __future__ import annotations
 
 import logging
-import pickle
 from contextlib import suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -49,6 +48,7 @@ from millstream.runtime.restoring import Restoration, beginning_of
 from millstream.runtime.sealing import Sealer, SealFailed
 from millstream.runtime.timers import Timers
 from millstream.state.layout import NOTHING, ManifestId
+from millstream.state.plain import encode_lists
 
 if TYPE_CHECKING:
     from millstream.operators.base import Rows
@@ -457,7 +457,7 @@ class Worker:
 
     def _emit(self, sink: int, task: int, epoch: Epoch, rows: Rows) -> None:
         """Send rows of a sink to the driver; too many for a frame go in halves."""
-        payload = pickle.dumps(rows, protocol=5)
+        payload = encode_lists(rows)
         message = Emitted(self.id, self._generation, sink, task, epoch, payload)
         try:
             self._tell(message)

@@ -7,7 +7,6 @@ each row, are replaced by a record of what they would have got.
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from millstream.connectors.base import (
 from millstream.plan.nodes import ForEach, Read, Write
 from millstream.simulation.seed import stream
 from millstream.state.batches import as_rows
+from millstream.state.plain import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,7 +182,7 @@ class RecordedOutput:
     ) -> None:
         """Commit every sink's own transactions."""
         for name, sink in self._sinks.items():
-            own = [pickle.loads(t) for n, _, t in transactions if n == name]  # noqa: S301
+            own = [decode(t) for n, _, t in transactions if n == name]
             sink.commit(self._job, epoch, own)
             if is_last:
                 sink.complete(self._job)

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 ARROW_MAGIC = b"\xff\xff\xff\xff"
-"""What an Arrow IPC stream begins with; a pickle begins with 0x80."""
+"""What an Arrow IPC stream begins with; no stored value begins so."""
 
 
 def joined(parts: list[Any]) -> Any:
@@ -60,7 +60,7 @@ def arrow_bytes(frame: pl.DataFrame) -> bytes:
     return stream.getvalue()
 
 
-def frame_from_arrow(data: memoryview) -> pl.DataFrame:
+def frame_from_arrow(data: bytes | memoryview) -> pl.DataFrame:
     """Read a data frame from an Arrow IPC stream; the bytes are copied."""
     import polars as pl  # noqa: PLC0415 - see above
 

@@ -40,7 +40,7 @@ __all__ = [
     "encoded_manifest",
 ]
 
-FORMAT = 3
+FORMAT = 4
 """Version of manifests and of the layout of a state directory."""
 
 Fingerprints = dict[str, dict[str, tuple[str, ...]]]

@@ -52,7 +52,7 @@ class OperatorState(ABC):
 
     @abstractmethod
     def capture(self) -> Any:
-        """Return what must be remembered; it is pickled at once."""
+        """Return what must be remembered; it is encoded at once."""
 
     @abstractmethod
     def restore(self, value: Any) -> None:

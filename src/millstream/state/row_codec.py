@@ -1,26 +1,23 @@
 """How rows of state are stored: keys and values, by shard.
 
-Where all of them are plain scalars, a payload is a msgpack list of the keys and the values;
-else it is a pickled list of pairs.  The first byte tells which.  A pair whose value is
-`DELETED` says that the key is gone.  Payloads apply in order, the later one wins.  They are
-unpickled here, so whoever hands one over must have checked that nobody else wrote it.
+A payload is a list of values and a list of their keys, encoded together (`state.plain`).  A
+key whose value is `DELETED` is gone.  Payloads apply in order, the later one wins.  Whoever
+hands one over to be decoded must have checked that nobody else wrote it.
 
 Nothing here knows tables, epochs or files.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import chain
+from itertools import chain, repeat
+from operator import is_
 from typing import TYPE_CHECKING, Any, overload
-
-import msgpack
 
 from millstream.errors import SnapshotError
 from millstream.state.base import Segment, SegmentKind
 from millstream.state.keyhash import shard_of, shards_of
+from millstream.state.plain import decode, encode_lists
 from millstream.state.turns import give_way
 
 if TYPE_CHECKING:
@@ -35,12 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DELETED",
-    "Frozen",
     "decode_rows",
     "encode_rows",
-    "frozen_values",
+    "fixed_values",
     "rows_within",
     "segments_by_shard",
+    "sharded_payloads",
     "sharded_segments",
     "unstorable",
 ]
@@ -49,7 +46,7 @@ SEGMENT_ROWS_MIN = 64
 """Fewer rows share a segment with those of the next shards."""
 
 SEGMENT_ROWS_MAX = 1 << 13
-"""More rows of one shard go into several segments: pickling one stops all threads."""
+"""More rows of one shard go into several segments: encoding one stops all threads."""
 
 
 class _Deleted:
@@ -65,28 +62,16 @@ class _Deleted:
 
 
 DELETED = _Deleted()
+_OPEN = object()
+"""Stands for a value that holds something which can be changed."""
+
+_SAMPLE = 8
+"""Values are mostly of one kind, so a few tell whether to look at all."""
 
 _SCALARS = frozenset({bool, bytes, complex, float, int, str, type(None), _Deleted})
-_PLAIN = frozenset({bool, bytes, float, int, str, type(None)})
-"""What msgpack gives back as it was; of these exactly, as it flattens subclasses."""
-
-_COLUMNS_START = 0x92
-"""What a msgpack list of two begins with; a pickle begins with 0x80."""
 
 _CONTAINERS = (tuple, frozenset)
 _COPIED = (list, set)
-
-
-class Frozen:
-    """A value as it was at a cut; who decodes the rows gets the value itself."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
-        return pickle.loads, (self.data,)
 
 
 def unstorable(owner: str, error: Exception) -> SnapshotError:
@@ -98,40 +83,45 @@ def unstorable(owner: str, error: Exception) -> SnapshotError:
     return SnapshotError(msg)
 
 
-def frozen_values(keys: list[Any], values: list[Any]) -> Sequence[Any]:
-    """Return the values such that nobody can change them any more.
+def fixed_values(values: list[Any]) -> Sequence[Any] | None:
+    """Return values such that nobody can change them any more; None if some are not flat.
 
-    Immutable ones are returned as they are, flat containers copied, others pickled.
-    Where all are of one kind, as they mostly are, no loop runs in Python.
+    Immutable ones are returned as they are, flat containers are copied.  Where all are of
+    one kind, as they mostly are, no loop runs in Python.
+
+    Examples
+    --------
+    >>> fixed_values([1, [2, ("x", None)]])
+    [1, [2, ('x', None)]]
+    >>> fixed_values([1, [2, []]])
     """
+    if any(_fixed(value) is _OPEN for value in values[:_SAMPLE]):
+        return None
     if _are_flat(values):
         return values
-    if set(map(type, values)) == {dict}:
+    kinds = set(map(type, values))
+    if kinds == {dict}:
         names = set(map(tuple, values))
         entries = list(chain.from_iterable(map(dict.values, values)))
         if _are_flat(list(chain.from_iterable(names))) and _are_flat(entries):
             if len(names) == 1 and entries:
                 return _Alike(names.pop(), entries)
             return list(map(dict.copy, values))
-    return [
-        value if type(value) in _SCALARS else _frozen(key, value)
-        for key, value in zip(keys, values, strict=True)
-    ]
+    if kinds == {list} and _are_flat(list(chain.from_iterable(values))):
+        return list(map(list.copy, values))
+    found = list(map(_fixed, values))
+    return None if any(map(is_, found, repeat(_OPEN))) else found
 
 
-def _frozen(key: object, value: Any) -> Any:
+def _fixed(value: Any) -> Any:
     kind = type(value)
-    if kind in _CONTAINERS and _is_flat(value):
+    if kind in _SCALARS or (kind in _CONTAINERS and _is_flat(value)):
         return value
     if kind is dict and _is_flat(value.values()) and _is_flat(value):
         return value.copy()
     if kind in _COPIED and _is_flat(value):
         return value.copy()
-    try:
-        return Frozen(pickle.dumps(value, protocol=5))
-    except Exception as error:
-        owner = f"the state of key {key!r}"
-        raise unstorable(owner, error) from error
+    return _OPEN
 
 
 def _are_flat(items: list[Any]) -> bool:
@@ -194,33 +184,13 @@ def encode_rows(keys: list[Any], values: list[Any]) -> bytes:
     >>> decode_rows(encode_rows(["a", "b"], [1, DELETED]))
     [('a', 1), ('b', DELETED)]
     """
-    plain = _plain_columns(keys, values)
-    return plain or pickle.dumps(list(zip(keys, values, strict=True)), protocol=5)
-
-
-def _encoded_pairs(rows: list[Pair]) -> bytes:
-    """Return the same payload of keys and values that come in pairs."""
-    values = [value for _, value in rows]
-    plain = None
-    if type(values[0]) in _PLAIN:
-        plain = _plain_columns([key for key, _ in rows], values)
-    return plain or pickle.dumps(rows, protocol=5)
-
-
-def _plain_columns(keys: list[Any], values: list[Any]) -> bytes | None:
-    if _PLAIN.issuperset(map(type, values)) and _PLAIN.issuperset(map(type, keys)):
-        # A text that is no Unicode, or a number beyond 64 bits, is for pickle.
-        with suppress(ValueError, OverflowError):
-            return bytes(msgpack.packb((keys, values)))
-    return None
+    return encode_lists(values, keys)
 
 
 def decode_rows(payload: bytes) -> list[Pair]:
     """Return the pairs of a payload that was checked to be ours."""
-    if payload[0] == _COLUMNS_START:
-        return list(zip(*msgpack.unpackb(payload), strict=True))
-    rows: list[Pair] = pickle.loads(payload)  # noqa: S301 - the store authenticated it
-    return rows
+    values, keys = decode(payload)
+    return list(zip(keys, values, strict=True))
 
 
 def rows_within(segment: Segment, shards: ShardRange, shard_count: int) -> list[Pair]:
@@ -248,7 +218,7 @@ def segments_by_shard(
     first = last = 0
 
     def made() -> Segment:
-        payload = _encoded_pairs(group)
+        payload = encode_rows([key for key, _ in group], [value for _, value in group])
         return Segment(operator, task, SegmentKind.ROWS, (first, last + 1), payload)
 
     for shard, row in rows:
@@ -269,7 +239,24 @@ def sharded_segments(
     operator: str, task: int, keys: list[Any], values: Sequence[Any], shard_count: int
 ) -> Iterator[Segment]:
     """Yield the segments of these keys and values, which lie in no order."""
-    found = _shards_of_many(keys, shard_count)
+    for shards, payload in sharded_payloads(keys, values, shard_count, give_way):
+        yield Segment(operator, task, SegmentKind.ROWS, shards, payload)
+
+
+def sharded_payloads(
+    keys: list[Any],
+    values: Sequence[Any],
+    shard_count: int,
+    pause: Callable[[], None],
+) -> Iterator[tuple[ShardRange, bytes]]:
+    """Yield the shards and the payloads of these keys and values.
+
+    Parameters
+    ----------
+    pause
+        Called between two of them, and between pieces of what comes before the first.
+    """
+    found = _shards_of_many(keys, shard_count, pause)
     order = found.argsort(kind="stable")
     shards = found[order]
     start = 0
@@ -279,13 +266,14 @@ def sharded_segments(
         payload = encode_rows(
             list(map(keys.__getitem__, chosen)), list(map(values.__getitem__, chosen))
         )
-        covered = (int(shards[start]), int(shards[end - 1]) + 1)
-        yield Segment(operator, task, SegmentKind.ROWS, covered, payload)
-        give_way()
+        yield (int(shards[start]), int(shards[end - 1]) + 1), payload
+        pause()
         start = end
 
 
-def _shards_of_many(keys: list[Any], shard_count: int) -> npt.NDArray[np.int64]:
+def _shards_of_many(
+    keys: list[Any], shard_count: int, pause: Callable[[], None]
+) -> npt.NDArray[np.int64]:
     """Return the shards of more keys than are hashed at once: that stops all threads."""
     import numpy as np  # noqa: PLC0415 - a flow of rows needs it for this only
 
@@ -293,7 +281,7 @@ def _shards_of_many(keys: list[Any], shard_count: int) -> npt.NDArray[np.int64]:
     for start in range(0, len(keys), SEGMENT_ROWS_MAX):
         some = keys[start : start + SEGMENT_ROWS_MAX]
         found[start : start + len(some)] = shards_of(some, shard_count)
-        give_way()
+        pause()
     return found
 
 

@@ -6,7 +6,7 @@ A file is a magic number and a run of segments, each a header and its payload::
 
 Decoding believes nothing: lengths are compared with what is there before anything is
 cut out, so a length of ten gigabytes costs nothing.  It does not look into payloads;
-who unpickles one must have verified the file (`state.store`).
+who decodes one must have verified the file (`state.store`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ space is given back with the last batch in it.  Nothing here knows why batches w
 from __future__ import annotations
 
 import os
-import pickle
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from millstream.state.batches import ARROW_MAGIC, arrow_bytes, frame_from_arrow
+from millstream.state.plain import decode_lists, encode_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,14 +27,14 @@ _FILE_BYTES = 64 * 1024 * 1024
 
 def bytes_of_batch(batch: Any) -> bytes:
     """Return a batch of either kind as bytes."""
-    return pickle.dumps(batch, 5) if isinstance(batch, list) else arrow_bytes(batch)
+    return encode_lists(batch) if isinstance(batch, list) else arrow_bytes(batch)
 
 
 def batch_from_bytes(data: bytes) -> Any:
-    """Return the batch that `bytes_of_batch` made bytes of, in a process of this job."""
+    """Return the batch of bytes of `bytes_of_batch` that were checked to be ours."""
     if data[:4] == ARROW_MAGIC:
         return frame_from_arrow(memoryview(data))
-    return pickle.loads(data)  # noqa: S301 - nobody else can write an unnamed file
+    return decode_lists(data)[0]
 
 
 class _File:
@@ -117,6 +117,6 @@ def _size(batch: Any) -> int:
     if not batch:
         return 0
     try:
-        return len(pickle.dumps(batch[0], 5)) * len(batch)
-    except Exception:  # noqa: BLE001 - what cannot be pickled stays in memory anyway
+        return len(encode_lists(batch[:1])) * len(batch)
+    except Exception:  # noqa: BLE001 - what cannot be stored stays in memory anyway
         return 64 * len(batch)

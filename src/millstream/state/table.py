@@ -13,12 +13,15 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millstream.state.base import State
+from millstream.state.base import Segment, SegmentKind, State
+from millstream.state.plain import encode
 from millstream.state.row_codec import (
     DELETED,
-    frozen_values,
+    fixed_values,
     rows_within,
+    sharded_payloads,
     sharded_segments,
+    unstorable,
 )
 from millstream.state.touched import TouchedKeys
 from millstream.state.turns import collecting_no_garbage
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterable, Iterator, Sequence
 
     from millstream.protocol.ids import Epoch
-    from millstream.state.base import Segment, ShardRange
+    from millstream.state.base import ShardRange
 
 __all__ = ["MemoryTable", "Table", "apply_rows"]
 
@@ -133,8 +136,7 @@ class MemoryTable:
             keys = list(touched)
             values = list(map(self._entries.get, keys, repeat(DELETED)))
         with collecting_no_garbage():
-            frozen = frozen_values(keys, values)
-        return RowsCapture(keys, frozen, self._shard_count)
+            return captured_rows(keys, values, self._shard_count)
 
     def complete(self, epoch: Epoch) -> None:
         """Forget which keys were touched up to `epoch`."""
@@ -153,17 +155,66 @@ class MemoryTable:
 
 
 class RowsCapture:
-    """Keys with values that nobody changes any more."""
+    """Keys with values that nobody changes any more, and payloads of those that could be.
+
+    Parameters
+    ----------
+    encoded
+        Shards and payloads of what was encoded at the cut.
+    """
 
     def __init__(
-        self, keys: list[Any], values: Sequence[Any], shard_count: int
+        self,
+        keys: list[Any],
+        values: Sequence[Any],
+        shard_count: int,
+        encoded: Sequence[tuple[ShardRange, bytes]] = (),
     ) -> None:
         self._keys = keys
         self._values = values
         self._shard_count = shard_count
+        self._encoded = encoded
 
     def segments(self, operator: str, task: int) -> Iterator[Segment]:
         """Encode them, by shard."""
-        return sharded_segments(
+        for shards, payload in self._encoded:
+            yield Segment(operator, task, SegmentKind.ROWS, shards, payload)
+        yield from sharded_segments(
             operator, task, self._keys, self._values, self._shard_count
         )
+
+
+def captured_rows(keys: list[Any], values: list[Any], shard_count: int) -> RowsCapture:
+    """Capture rows as they are now: where one could still be changed, all are encoded.
+
+    To do that many at a time takes less than to tell those apart that need it.
+    """
+    fixed = fixed_values(values)
+    if fixed is not None:
+        return RowsCapture(keys, fixed, shard_count)
+    return RowsCapture([], [], shard_count, _encoded_now(keys, values, shard_count))
+
+
+def _encoded_now(
+    keys: list[Any], values: list[Any], shard_count: int
+) -> list[tuple[ShardRange, bytes]]:
+    """Return the payloads of rows; say which key it is whose value cannot be stored."""
+    try:
+        return list(sharded_payloads(keys, values, shard_count, _go_on))
+    except Exception as error:
+        for key, value in zip(keys, values, strict=True):
+            _check_storable(key, value)
+        owner = "what is kept by key"
+        raise unstorable(owner, error) from error
+
+
+def _check_storable(key: Any, value: Any) -> None:
+    try:
+        encode(value)
+    except Exception as error:
+        owner = f"the state of key {key!r}"
+        raise unstorable(owner, error) from error
+
+
+def _go_on() -> None:
+    """Give way to nobody: the task stands still until this is done."""

@@ -6,11 +6,11 @@ Nothing here knows what the value is, or how several become one.
 from __future__ import annotations
 
 import copy
-import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
+from millstream.state.plain import decode, encode
 from millstream.state.row_codec import unstorable
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ class TaskState:
         self._kind = SegmentKind.SHARED if is_shared else SegmentKind.TASK
 
     def capture(self, epoch: Epoch, since: Epoch) -> TaskCapture:  # noqa: ARG002
-        """Pickle the value as it is now; a delta would have to know what it is."""
+        """Encode the value as it is now; a delta would have to know what it is."""
         value = self._get()
         try:
-            return TaskCapture(pickle.dumps(value, protocol=5), self._kind)
+            return TaskCapture(encode(value), self._kind)
         except Exception as error:
             owner = "the state of the task"
             raise unstorable(owner, error) from error
@@ -77,7 +77,7 @@ class TaskState:
             newest[segment.task] = segment.payload
         if newest:
             # The store has checked that the payloads are ours.
-            self._put([pickle.loads(newest[task]) for task in sorted(newest)])  # noqa: S301
+            self._put([decode(newest[task]) for task in sorted(newest)])
 
     def kept(self) -> Callable[[], None]:
         """Return what puts the value back as it is now."""
@@ -90,7 +90,7 @@ class TaskState:
 
 @dataclass(frozen=True, slots=True)
 class TaskCapture:
-    """A pickled value."""
+    """An encoded value."""
 
     payload: bytes
     kind: SegmentKind

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from millstream.connectors.csv import CsvDialect, CsvSink
 from millstream.connectors.files import TextSink
 from millstream.connectors.parquet import ParquetSink
 from millstream.connectors.parts import PartsWriter
+from millstream.state.plain import decode, encode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def opened(
     writer = PartsWriter(sink, JOB, task, clock)
     writer.generation = generation
     if kept:
-        writer.take_back(pickle.loads(pickle.dumps(list(kept))))
+        writer.take_back(decode(encode(list(kept))))
     return writer
 
 

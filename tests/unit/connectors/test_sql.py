@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -17,6 +16,7 @@ import millstream as ms
 from millstream.connectors.sql import SqlSink
 from millstream.connectors.sqlite import SqliteDatabase
 from millstream.errors import OperationalError, OperatorError, UsageError
+from millstream.state.plain import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def sealed(sink: SqlSink, rows: Any, task: int = 0) -> Any:
     """Let a task write rows and return its transaction as the manifest would."""
     writer = sink.open("job", task)
     writer.write(rows)
-    transaction = pickle.loads(pickle.dumps(sinking.sealed(writer, 1)))
+    transaction = decode(encode(sinking.sealed(writer, 1)))
     writer.close()
     return transaction
 
@@ -169,7 +169,7 @@ def test_many_rows_wait_in_pieces_which_the_commit_removes(tables: TablePlace) -
         writer.write(MANY[start : start + 1000])
     transaction = sinking.sealed(writer, 1)
 
-    assert len(pickle.dumps(transaction)) < 65_536
+    assert len(encode(transaction)) < 65_536
     assert tables.pieces() > 1
     assert tables.run(WORDS) == []
     sink.commit("job", 1, [transaction])
@@ -251,7 +251,7 @@ def test_other_rows_of_a_committed_epoch_are_refused(tables: TablePlace) -> None
     assert tables.run(WORDS) == [("a", 1)]
 
 
-def test_a_damaged_piece_is_not_unpickled(tmp_path: Path) -> None:
+def test_a_damaged_piece_is_not_decoded(tmp_path: Path) -> None:
     """What lies beside the database may have been changed by anybody."""
     place = SqlitePlace(tmp_path / "test.db")
     place.run("CREATE TABLE words (word TEXT, n INTEGER)")

@@ -16,7 +16,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 import pytest
 
 import millstream as ms
@@ -25,6 +24,7 @@ from millstream.state.files import LocalFiles
 from millstream.state.key import KEY_VARIABLE, state_key
 from millstream.state.layout import ManifestId
 from millstream.state.manifest import encoded_manifest
+from millstream.state.plain import OBJECTS
 from millstream.state.store import SnapshotStore
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def trap(root: Path, mark: Path) -> None:
     manifest = store.newest()
     assert manifest is not None
     assert manifest.splits is not None
-    bomb = msgpack.packb(msgpack.ExtType(2, pickle.dumps(Bomb(mark))))
+    bomb = OBJECTS + pickle.dumps(Bomb(mark))
     ref = replace(manifest.splits, length=len(bomb), sha256=sha256(bomb).hexdigest())
     (root / ref.name).write_bytes(bomb)
     name = ManifestId(manifest.claim, manifest.epoch).name

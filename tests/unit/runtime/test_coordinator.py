@@ -28,6 +28,7 @@ from millstream.protocol.messages import (
     Stop,
 )
 from millstream.runtime.tally import Counters
+from millstream.state.plain import encode_lists
 
 
 def test_workers_are_deployed_together_and_started_together() -> None:
@@ -187,10 +188,10 @@ def test_results_are_in_the_order_of_tasks() -> None:
     stand.start()
     first, second = stand.ids
     own, other = stand.sinks()
-    stand.say(second, Emitted(2, 1, own, 1, 0, pickle.dumps(["c"])))
-    stand.say(first, Emitted(1, 1, own, 0, 0, pickle.dumps(["a"])))
-    stand.say(first, Emitted(1, 1, own, 0, 0, pickle.dumps(["b"])))
-    stand.say(first, Emitted(1, 1, other, 0, 0, pickle.dumps(["other sink"])))
+    stand.say(second, Emitted(2, 1, own, 1, 0, encode_lists(["c"])))
+    stand.say(first, Emitted(1, 1, own, 0, 0, encode_lists(["a"])))
+    stand.say(first, Emitted(1, 1, own, 0, 0, encode_lists(["b"])))
+    stand.say(first, Emitted(1, 1, other, 0, 0, encode_lists(["other sink"])))
 
     assert stand.coordinator.results.rows("own") == ["a", "b", "c"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from millstream.protocol.messages import (
     Register,
     Sealed,
 )
+from millstream.state.plain import encode_lists
 
 # A job that keeps snapshots.
 
@@ -103,11 +103,11 @@ def test_what_was_said_before_a_recovery_is_not_heard_after_it() -> None:
     stand.pass_time("100ms")
     sink = stand.sinks()[0]
 
-    stand.say(first, Emitted(1, 1, sink, 0, 0, pickle.dumps(["old"])))
+    stand.say(first, Emitted(1, 1, sink, 0, 0, encode_lists(["old"])))
     stand.seal(first, 1, *stand.all_tasks())
     assert stand.manifests() == []
     stand.generation = 2
-    stand.say(first, Emitted(1, 2, sink, 0, 0, pickle.dumps(["new"])))
+    stand.say(first, Emitted(1, 2, sink, 0, 0, encode_lists(["new"])))
     stand.seal(first, 1, *stand.all_tasks())
     for _ in range(3):
         stand.coordinator.step()
@@ -121,9 +121,9 @@ def test_rows_that_came_after_the_last_snapshot_are_forgotten() -> None:
     stand = KeepingStand()
     first, second = stand.ids
     sink = stand.sinks()[0]
-    stand.say(first, Emitted(1, 1, sink, 0, 0, pickle.dumps(["before"])))
+    stand.say(first, Emitted(1, 1, sink, 0, 0, encode_lists(["before"])))
     stand.complete_epoch()
-    stand.say(first, Emitted(1, 1, sink, 0, 1, pickle.dumps(["after"])))
+    stand.say(first, Emitted(1, 1, sink, 0, 1, encode_lists(["after"])))
 
     stand.coordinator.worker_exited(second, "killed")
     for _ in range(4):

@@ -13,10 +13,11 @@ from millstream.runtime.results import (
     packed_parts,
     unpacked_parts,
 )
+from millstream.state.plain import encode_lists
 
 
 def part(*rows: str, sink: str = "out", task: int = 0, epoch: int = 0) -> ResultPart:
-    return ResultPart(sink, task, epoch, pickle.dumps(list(rows)))
+    return ResultPart(sink, task, epoch, encode_lists(list(rows)))
 
 
 def results_of(*parts: ResultPart) -> Results:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from millstream.runtime.chain import TaskFailedError
 from millstream.runtime.seals import finished
 from millstream.runtime.task import TaskPhase
 from millstream.state.base import ALL_SHARDS
+from millstream.state.plain import decode
 from millstream.state.settings import StateSettings
 from millstream.state.table import MemoryTable
 
@@ -112,7 +112,7 @@ class _ShelfWriter(SinkWriter[int]):
 
 
 def sealed(cut: TaskCut) -> list[tuple[str, Any]]:
-    return [(name, pickle.loads(wire)) for name, wire in finished(cut.transactions)]
+    return [(name, decode(wire)) for name, wire in finished(cut.transactions)]
 
 
 def test_sink_seals_at_every_cut_and_at_the_end() -> None:

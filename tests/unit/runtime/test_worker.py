@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 from typing import Any
 
@@ -34,6 +33,7 @@ from millstream.protocol.messages import (
     Stop,
 )
 from millstream.runtime.worker import WorkerPhase
+from millstream.state.plain import decode_lists, encode
 from millstream.state.settings import StateSettings
 
 
@@ -186,9 +186,7 @@ def test_what_a_sink_seals_later_is_told_or_fails_its_operator(
         assert (ended, Finished in kinds(heard)) == ([], False)
     else:
         assert failed == []
-        assert [e.transactions for e in ended] == [
-            (("slow", pickle.dumps("stored 1", protocol=5)),)
-        ]
+        assert [e.transactions for e in ended] == [(("slow", encode("stored 1")),)]
 
 
 def test_stop_makes_the_worker_leave_with_the_reason() -> None:
@@ -388,7 +386,7 @@ def test_worker_begins_anew_with_every_generation() -> None:
     assert Ready(1, 2) in messages
     assert not any(task in before for task in stand.worker._made.tasks)
     assert idle == [], "what was said in the last generation is not heard"
-    rows = [row for m in results for row in pickle.loads(m.payload)]
+    rows = [row for m in results for row in decode_lists(m.payload)[0]]
     assert rows == [6 // i for i in range(1, 200)]
     assert {m.generation for m in results} == {2}
 
@@ -406,7 +404,7 @@ def test_worker_hosts_the_tasks_of_every_index_that_is_placed_on_it() -> None:
     messages = stand.step(20)
 
     emitted = [m for m in messages if isinstance(m, Emitted)]
-    rows = {m.task: pickle.loads(m.payload) for m in emitted}
+    rows = {m.task: decode_lists(m.payload)[0] for m in emitted}
     assert rows == {0: [0, 1, 2, 3, 4], 1: [100, 101, 102, 103, 104]}
     assert isinstance(messages[-1], Finished)
 

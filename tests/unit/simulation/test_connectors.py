@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +20,7 @@ from millstream.simulation.connectors import (
     stand_in,
 )
 from millstream.simulation.options import SwarmOptions
+from millstream.state.plain import encode
 from millstream.testing import Pause, Raise, ScriptedSource
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def test_output_reaches_every_sink_with_its_own_transactions() -> None:
     one, two = sinks.values()
     token = one.stage(0, 1, ["row"])
 
-    output.commit(1, (("one", 0, pickle.dumps(token)),), is_last=True)
+    output.commit(1, (("one", 0, encode(token)),), is_last=True)
 
     assert (one.rows, two.rows) == (["row"], [])
     assert (one.commit_count, two.commit_count) == (1, 1)

@@ -1,0 +1,54 @@
+"""Arrays and numbers of NumPy in stored values, as plain bytes.
+
+NumPy's own pickles name functions that its releases have moved.  Nothing here imports NumPy
+before there is such a value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["reduced_array", "reduced_number", "stored_array", "stored_number"]
+
+_PLAIN_KINDS = frozenset("?biufcSU")
+"""Kinds of elements whose bytes say everything, with the name of their type."""
+
+
+def reduced_array(array: npt.NDArray[Any]) -> Any:
+    """Return how an array is made again; NotImplemented if its bytes do not say."""
+    if not _is_plain(array.dtype):
+        return NotImplemented
+    order: Literal["C", "F"] = "F" if array.flags.fnc else "C"
+    return stored_array, (array.dtype.str, array.shape, order, array.tobytes(order))
+
+
+def stored_array(
+    dtype: str, shape: tuple[int, ...], order: Literal["C", "F"], data: bytes
+) -> npt.NDArray[Any]:
+    """Return an array of its own, which may be written."""
+    import numpy as np  # noqa: PLC0415 - see above
+
+    array = np.ndarray(shape, dtype, data, order=order)
+    return array.copy("A")
+
+
+def reduced_number(number: np.generic) -> Any:
+    """Return how a number is made again; NotImplemented if its bytes do not say."""
+    if not _is_plain(number.dtype):
+        return NotImplemented
+    return stored_number, (number.dtype.str, number.tobytes())
+
+
+def stored_number(dtype: str, data: bytes) -> Any:
+    """Return the number; its type is that of NumPy."""
+    import numpy as np  # noqa: PLC0415 - see above
+
+    return np.frombuffer(data, dtype, 1)[0]
+
+
+def _is_plain(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in _PLAIN_KINDS and not dtype.hasobject and dtype.names is None

@@ -1,0 +1,234 @@
+"""The names by which stored values refer to types: the one table of them.
+
+A name here stands in state directories for as long as a release reads them.  So a class may
+be moved or renamed, in which case its path here changes; its name and the order of its
+fields do not, new fields come last and have a default, and no name is used again.
+
+Whatever is not here is a user's, and stored by the path that pickle finds for it.  Nothing
+here knows how values become bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from importlib import import_module
+from operator import attrgetter
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+from millstream import errors
+from millstream.errors import MillstreamError, SnapshotError
+from millstream.state.batches import arrow_bytes
+from millstream.state.stored_arrays import reduced_array, reduced_number
+
+__all__ = [
+    "NAMED",
+    "OWN",
+    "RECORDS",
+    "SINGLE",
+    "TAG",
+    "Reducer",
+    "record_of",
+    "reducer_of",
+    "stored_object",
+]
+
+Reduced = tuple[Any, tuple[Any, ...]]
+"""What to call, and with what."""
+
+Reducer = Callable[[Any], Any]
+"""Returns a `Reduced`, NotImplemented to let Python do it, or None for a user's value."""
+
+RECORDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "behind": ("millstream.plan.time:Behind", ("real", "watermark")),
+    "bad row": (
+        "millstream.connectors.bad_rows:BadRow",
+        ("file", "line", "offset", "text", "cause"),
+    ),
+    "byte range": (
+        "millstream.connectors.text:_ByteRange",
+        ("path", "start", "end", "size"),
+    ),
+    "dead letter": (
+        "millstream.operators.letters:DeadLetter",
+        ("record", "cause", "operator", "position"),
+    ),
+    "decision": ("millstream.protocol.rounds:Decision", ("number", "is_over", "value")),
+    "frame byte range": (
+        "millstream.connectors.frame_files:ByteRange",
+        ("path", "start", "end", "size"),
+    ),
+    "held parts": (
+        "millstream.connectors.parts:Kept",
+        ("pieces", "age_ns", "is_blank"),
+    ),
+    "late row": ("millstream.plan.time:LateRow", ("key", "value", "timestamp")),
+    "panes and behind": (
+        "millstream.operators.windows_time:_PanesAndBehind",
+        ("panes", "behind"),
+    ),
+    "panes told": (
+        "millstream.operators.windows_time:_PanesTold",
+        ("panes", "told"),
+    ),
+    "piece": (
+        "millstream.connectors.output:Piece",
+        ("home", "folder", "name", "size"),
+    ),
+    "rounds": ("millstream.protocol.rounds:RoundsSoFar", ("round", "done", "history")),
+    "row group": (
+        "millstream.connectors.parquet:_RowGroup",
+        ("path", "number", "rows"),
+    ),
+    "sealed parts": (
+        "millstream.connectors.parts:SealedParts",
+        ("generation", "is_first", "moves", "spent", "held"),
+    ),
+    "sealed rows": (
+        "millstream.connectors.sql:SealedRows",
+        ("name", "generation", "target", "rows", "pieces"),
+    ),
+    "split": ("millstream.connectors.base:Split", ("name", "payload")),
+    "timer": ("millstream.operators.timers:Timer", ("time", "kind")),
+    "window": ("millstream.plan.windows:Window", ("start", "end")),
+}
+"""By name: where the class is, and the fields that it is stored by and made of."""
+
+SINGLE = {
+    "deleted": ("millstream.state.row_codec:DELETED", "_Deleted"),
+    "missing": ("millstream.plan.aggregate:MISSING", "_Missing"),
+    "nan": ("millstream.state.nan:NAN", "NotANumber"),
+}
+"""By name: where an object is of whose type there is no other, and that type."""
+
+_OF_PYTHON = {
+    "builtins": (
+        "bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int",
+        "list", "object", "range", "set", "slice", "str", "tuple",
+    ),
+    "collections": ("Counter", "OrderedDict", "defaultdict", "deque"),
+    "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
+    "decimal": ("Decimal",),
+    "fractions": ("Fraction",),
+    "uuid": ("UUID",),
+}  # fmt: skip
+"""Classes that are stored as Python does it, under their own name."""
+
+_ERRORS = {
+    f"error {kind.code}": f"{kind.__module__}:{kind.__qualname__}"
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, MillstreamError)
+}
+"""By their codes, which do not change either."""
+
+NAMED = {
+    **{
+        name: f"{module}:{name}" for module in _OF_PYTHON for name in _OF_PYTHON[module]
+    },
+    **{name: path for name, (path, _) in (RECORDS | SINGLE).items()},
+    **_ERRORS,
+    "array": "millstream.state.stored_arrays:stored_array",
+    "frame": "millstream.state.batches:frame_from_arrow",
+    "number": "millstream.state.stored_arrays:stored_number",
+    "zone": "zoneinfo:ZoneInfo",
+}
+"""By name: where everything is that a stored value may refer to."""
+
+OWN = "millstream"
+_NAMES = {path: name for name, path in NAMED.items()}
+_KINDS_MAX = 4096
+_GLOBALS = (type, FunctionType, BuiltinFunctionType)
+
+
+def stored_object(name: str) -> Any:
+    """Return what a name in a stored value stands for.
+
+    Examples
+    --------
+    >>> stored_object("window")
+    <class 'millstream.plan.windows.Window'>
+    """
+    path = NAMED.get(name)
+    if path is None:
+        msg = (
+            f"a stored value refers to {name!r}, which this Millstream does not know; "
+            "go on with the release that wrote it, or a newer one"
+        )
+        raise SnapshotError(msg)
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+# Pickle writes this function by the path that it finds here, whatever module it is in.
+TAG = (OWN, "_stored")
+stored_object.__module__, stored_object.__qualname__ = TAG
+
+
+def record_of(value: Any) -> tuple[str, tuple[Any, ...]] | None:
+    """Return the name and the fields of a record; None for all other values."""
+    kind = type(value)
+    name = _NAMES.get(f"{kind.__module__}:{kind.__qualname__}")
+    if name not in RECORDS:
+        return None
+    return name, tuple(getattr(value, field) for field in RECORDS[name][1])
+
+
+@lru_cache(_KINDS_MAX)
+def reducer_of(kind: type) -> Reducer | None:
+    """Return how values of a type are reduced; None for those of a user's.
+
+    NotImplemented, which need not be called, says that Python's own way will do.
+    """
+    if issubclass(kind, _GLOBALS):
+        return _reduced_global
+    path = f"{kind.__module__}:{kind.__qualname__}"
+    name = _NAMES.get(path)
+    if name in RECORDS:
+        return partial(_reduced_record, kind, attrgetter(*RECORDS[name][1]))
+    if name in _ERRORS or (name is not None and kind.__module__ in _OF_PYTHON):
+        return NotImplemented  # type: ignore[no-any-return]  # it is a constant
+    single = _SINGLE_TYPES.get(path)
+    if single is not None:
+        return lambda _: (stored_object, (single,))
+    return _SPECIAL.get(path) or (reduced_number if _is_number(kind) else None)
+
+
+def _reduced_global(value: Any) -> Any:
+    """Return the name of a class or a function; None if it is a user's."""
+    if value is stored_object:
+        return NotImplemented
+    module = value.__module__ or ""
+    name = _NAMES.get(f"{module}:{value.__qualname__}")
+    if name is not None:
+        return stored_object, (name,)
+    if module.partition(".")[0] == OWN:
+        msg = f"{module}.{value.__qualname__} of Millstream is not for storing"
+        raise TypeError(msg)
+    return None
+
+
+def _reduced_record(kind: type, fields: Reducer, value: Any) -> Reduced:
+    return kind, fields(value)
+
+
+def _reduced_frame(frame: Any) -> Reduced:
+    return stored_object("frame"), (arrow_bytes(frame),)
+
+
+def _reduced_zone(zone: Any) -> Any:
+    return NotImplemented if zone.key is None else (type(zone), (zone.key,))
+
+
+def _is_number(kind: type) -> bool:
+    return kind.__module__ == "numpy" and hasattr(kind, "dtype")
+
+
+_SINGLE_TYPES = {
+    f"{path.partition(':')[0]}:{kind}": name for name, (path, kind) in SINGLE.items()
+}
+_SPECIAL: dict[str, Reducer] = {
+    "numpy:ndarray": reduced_array,
+    "polars.dataframe.frame:DataFrame": _reduced_frame,
+    "zoneinfo:ZoneInfo": _reduced_zone,
+}
