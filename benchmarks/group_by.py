@@ -36,7 +36,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 import millstream as ms
-from millstream.operators.frame_native import StateTable
+from millstream.columns.compiled_table import StateTable
 from millstream.plan.frames import AggregateFrame
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from millstream.operators.frame_table import FrameAggregation
-    from millstream.state.kernels.loading import Engine
+    from millstream.columns.kernels.loading import Engine
+    from millstream.columns.table import FrameAggregation
 
     Checksum = tuple[int, int, int]
 

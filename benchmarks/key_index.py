@@ -25,10 +25,10 @@ import measure
 import numpy as np
 import polars as pl
 
-from millstream.operators.tokenize import tokens
-from millstream.state.kernels.loading import chosen
-from millstream.state.kernels.scatter import SlotColumn
-from millstream.state.keyindex import KeyIndex
+from millstream.columns.index import KeyIndex
+from millstream.columns.kernels.loading import chosen
+from millstream.columns.kernels.scatter import SlotColumn
+from millstream.operators.frames.tokenize import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

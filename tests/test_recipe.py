@@ -16,7 +16,7 @@ from tests.halfway import ROWS, Numbers, finished, interrupted
 import millstream as ms
 from millstream.errors import SnapshotError
 from millstream.operators import build
-from millstream.operators.by_key import ByKey
+from millstream.operators.rows.by_key import ByKey
 from millstream.plan.spec import Spec, Traits
 from millstream.plan.state_fields import Field
 

@@ -42,7 +42,7 @@ from millstream.errors import (
 )
 from millstream.launch.job import Job, RoundMetrics, StageMetrics, TimeMetrics
 from millstream.operators.letters import DeadLetter
-from millstream.operators.timers import Timer, Timers
+from millstream.operators.rows.timers import Timer, Timers
 from millstream.plan.aggregate import Aggregate
 from millstream.plan.iteration import RoundState
 from millstream.plan.time import LateRow

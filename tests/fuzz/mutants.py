@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import millstream.launch.job
+from millstream.columns.expressions import Split
 from millstream.plan.ended import Remains
-from millstream.plan.expressions import Split
 from millstream.protocol.rounds import HeadPhase
 from millstream.runtime import head, restoring
 from millstream.runtime.head import HeadIntake

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.making import node, nodes
 
-from millstream.operators.event_time import TimeAssigned, TimeOrdered
+from millstream.operators.time.assign import TimeAssigned, TimeOrdered
 from millstream.plan.time import AssignTime, Behind, InTimeOrder
 from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import BEGINNING

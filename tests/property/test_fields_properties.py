@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.columns.kernels import loading
 from millstream.connectors.csv import CsvDialect, CsvFormat
-from millstream.state.kernels import loading
 
 pytest.importorskip("numba")
 

@@ -21,7 +21,7 @@ from polars.testing import assert_frame_equal
 from tests.examples import examples
 
 import millstream as ms
-from millstream.operators.frame_table import FrameAggregation, PartialTable
+from millstream.columns.table import FrameAggregation, PartialTable
 from millstream.plan.frames import AggregateFrame
 
 if TYPE_CHECKING:

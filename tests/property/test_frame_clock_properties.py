@@ -22,10 +22,12 @@ from tests.windowing import MEMORY, SHARDS, window_operator_of
 import millstream as ms
 from millstream import windows
 from millstream.config import Config
-from millstream.operators import frame_pieces, frame_sessions, frame_triggers
 from millstream.operators.build import TaskContext, build_chain
-from millstream.operators.event_time import TimeAssigned
-from millstream.operators.frame_time import FrameTimeAssigned
+from millstream.operators.time.assign import TimeAssigned
+from millstream.operators.time.frame_assign import FrameTimeAssigned
+from millstream.operators.windows import frame_pieces
+from millstream.operators.windows import frame_session as frame_sessions
+from millstream.operators.windows import frame_triggered as frame_triggers
 from millstream.plan.frame_windows import BEHIND, TIME, AssignFrameTime
 from millstream.plan.time import AssignTime, Behind
 from millstream.plan.windows import Everything, Windowed

@@ -15,12 +15,10 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.frame_joining import SideBySide
 
-from millstream.operators import (
-    frame_asof_join,
-    frame_interval_join,
-    frame_kept,
-    frame_window_join,
-)
+from millstream.operators.frames import kept_rows as frame_kept
+from millstream.operators.joins import frame_asof as frame_asof_join
+from millstream.operators.joins import frame_interval as frame_interval_join
+from millstream.operators.joins import frame_window as frame_window_join
 from millstream.plan.joins import (
     Direction,
     How,

@@ -21,7 +21,7 @@ from tests.making import operators
 
 import millstream as ms
 from millstream.config import Config, configured
-from millstream.operators.frame_runs import FAN_IN, RowOrder, SortedRuns
+from millstream.operators.frames.runs import FAN_IN, RowOrder, SortedRuns
 from millstream.plan.frames import SortFrame
 from millstream.testing import simulate
 

@@ -22,15 +22,15 @@ from polars.testing import assert_frame_equal
 from tests.examples import examples
 
 import millstream as ms
-from millstream.operators import frame_native
-from millstream.operators.frame_native import StateTable
+from millstream.columns import compiled_table as frame_native
+from millstream.columns.compiled_table import StateTable
+from millstream.columns.kernels import loading
 from millstream.plan.frames import AggregateFrame
-from millstream.state.kernels import loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from millstream.operators.frame_table import FrameAggregation
+    from millstream.columns.table import FrameAggregation
 
     Aggregates = dict[str, Callable[[pl.Expr], pl.Expr]]
 

@@ -21,10 +21,10 @@ from tests.making import node
 
 import millstream as ms
 from millstream import windows
-from millstream.operators.frame_counts import CountWindowed, RowsCounted
-from millstream.operators.frame_sessions import SessionsOfFrame
-from millstream.operators.frame_time import FrameTimeAssigned
-from millstream.operators.frame_windows import CombinedPanes, TimeWindowed
+from millstream.operators.time.frame_assign import FrameTimeAssigned
+from millstream.operators.windows.frame_count import CountWindowed, RowsCounted
+from millstream.operators.windows.frame_session import SessionsOfFrame
+from millstream.operators.windows.frame_time import CombinedPanes, TimeWindowed
 from millstream.plan.frame_windows import (
     HIDDEN,
     AssignFrameTime,

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from tests.making import nodes
 
 from millstream.config import Config
-from millstream.operators.aggregation import CountedKeys
 from millstream.operators.failure import blame
-from millstream.operators.fuse import fuse
-from millstream.operators.rowwise import FusedRows
+from millstream.operators.rows.aggregation import CountedKeys
+from millstream.operators.rows.fuse import fuse
+from millstream.operators.rows.rowwise import FusedRows
 from millstream.plan import nodes as specs
 from millstream.plan.aggregate import builtin
 from millstream.plan.time import DropTime

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.state.kernels import loading
-from millstream.state.keyindex import KeyIndex
+from millstream.columns.index import KeyIndex
+from millstream.columns.kernels import loading
 
 needs_numba = pytest.mark.skipif(
     not loading.is_installed(), reason="Numba is not installed"

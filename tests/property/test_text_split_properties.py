@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import millstream as ms
+from millstream.columns.kernels import loading
 from millstream.config import Config
 from millstream.operators.build import TaskContext, build_chain
-from millstream.operators.frame_text import CountedPieces, CutText
+from millstream.operators.frames.text import CountedPieces, CutText
 from millstream.plan.frames import AggregateFrame
 from millstream.plan.nodes import Regroup
 from millstream.plan.rewrite import rewrite
-from millstream.state.kernels import loading
 from millstream.testing import ManualClock
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tests.examples import examples
 from tests.making import node
 
 import millstream as ms
-from millstream.operators.processing import Processed
+from millstream.operators.rows.processing import Processed
 from millstream.plan import nodes as specs
 from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import END_OF_TIME
@@ -31,7 +31,7 @@ from millstream.testing import FunctionHarness, ManualClock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millstream.operators.timers import Kind
+    from millstream.operators.rows.timers import Kind
     from millstream.state.base import Segment
 
 SHARDS = 8

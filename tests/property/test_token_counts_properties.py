@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.columns.kernels import loading
 from millstream.connectors.bad_rows import MalformedError
 from millstream.connectors.text_frame import LINE, TextFormat
-from millstream.operators.token_counts import Kernels, TokenCounts, is_countable
-from millstream.operators.tokenize import TokenClass
-from millstream.state.kernels import loading
+from millstream.operators.frames.token_counts import Kernels, TokenCounts, is_countable
+from millstream.operators.frames.tokenize import TokenClass
 
 pytestmark = pytest.mark.skipif(
     not loading.is_installed(), reason="Numba is not installed"

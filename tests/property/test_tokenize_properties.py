@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.operators.tokenize import TokenClass, located_tokens, tokens
-from millstream.state.kernels import loading
+from millstream.columns.kernels import loading
+from millstream.operators.frames.tokenize import TokenClass, located_tokens, tokens
 
 both_engines = pytest.mark.parametrize(
     "engine",

@@ -23,9 +23,10 @@ from tests.windowing import (
     with_restarts,
 )
 
-from millstream.operators import windows_count, windows_time
-from millstream.operators.windows_combine import CombinedPanes
-from millstream.operators.windows_panes import FEW_PANES
+from millstream.operators.windows import count as windows_count
+from millstream.operators.windows import time as windows_time
+from millstream.operators.windows.combine import CombinedPanes
+from millstream.operators.windows.panes import FEW_PANES
 from millstream.plan import aggregate as aggregates
 from millstream.plan.windows import (
     FIRST_IN_TIME,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tests.simulation import frame_join_flows as flows
 from tests.simulation.mistakes import canary, wrapped
 
-from millstream.operators.frame_interval_join import IntervalJoinedFrames
-from millstream.operators.frame_joins import JoinedStreams
-from millstream.operators.frame_kept import KeptRows
+from millstream.operators.frames.kept_rows import KeptRows
+from millstream.operators.joins.frame_base import JoinedStreams
+from millstream.operators.joins.frame_interval import IntervalJoinedFrames
 
 if TYPE_CHECKING:
     from collections.abc import Callable

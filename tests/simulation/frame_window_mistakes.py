@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation import frame_window_flows as flows
 from tests.simulation.mistakes import canary, wrapped
 
-from millstream.operators.frame_in_order import FrameInOrder
-from millstream.operators.frame_triggers import TriggeredFrame
-from millstream.operators.frame_windows import TimeWindowed
+from millstream.operators.time.frame_in_order import FrameInOrder
+from millstream.operators.windows.frame_time import TimeWindowed
+from millstream.operators.windows.frame_triggered import TriggeredFrame
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation import join_flows as flows
 from tests.simulation.mistakes import canary
 
-from millstream.operators import joins_interval
-from millstream.operators.joins import TimedJoin
-from millstream.operators.joins_asof import AsofJoined
-from millstream.operators.joins_interval import IntervalJoined
-from millstream.operators.joins_sides import WholeSides
-from millstream.operators.joins_table import TableJoined
-from millstream.operators.joins_window import WindowJoined
+from millstream.operators.joins import interval as joins_interval
+from millstream.operators.joins.asof import AsofJoined
+from millstream.operators.joins.base import TimedJoin
+from millstream.operators.joins.interval import IntervalJoined
+from millstream.operators.joins.sides import WholeSides
+from millstream.operators.joins.table import TableJoined
+from millstream.operators.joins.window import WindowJoined
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation import loop_flows as flows
 from tests.simulation.mistakes import canary, wrapped
 
-import millstream.operators.rounds
+import millstream.operators.loops.rounds
 import millstream.protocol.snapshots
 import millstream.simulation.options
-from millstream.operators.frame_rounds import ImprovedFrame
-from millstream.operators.rounds import _Improved
+from millstream.operators.loops.frame_rounds import ImprovedFrame
+from millstream.operators.loops.rounds import _Improved
 from millstream.plan.iteration import RoundState
 from millstream.protocol.align import Aligner, DeliverBatch, Phase
 from millstream.protocol.looks import Look, LookPart, Looks

@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.flows import keyed_scan, repartitioned, word_count
 from tests.simulation.harness import cluster_of, reach, strike
 
-from millstream.operators.aggregation import Combined, CountedKeys
+from millstream.operators.rows.aggregation import Combined, CountedKeys
 from millstream.protocol.frames import FrameKind
 from millstream.protocol.ids import COORDINATOR
 from millstream.protocol.job import JobCore, Phase

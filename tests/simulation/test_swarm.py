@@ -19,7 +19,7 @@ from tests.simulation.flows import (
 )
 from tests.simulation.visits import Visits, pieces
 
-from millstream.operators.ordering import Sorted
+from millstream.operators.rows.ordering import Sorted
 from millstream.protocol.job import JobCore
 from millstream.runtime.channels import OutputChannel, RemoteCarrier
 from millstream.runtime.router import _Owners

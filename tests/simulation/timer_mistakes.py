@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation import timer_flows as flows
 from tests.simulation.mistakes import canary
 
-from millstream.operators.processing import Processed
+from millstream.operators.rows.processing import Processed
 
 if TYPE_CHECKING:
     from tests.simulation.mistakes import Patch

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation import window_flows as flows
 from tests.simulation.mistakes import canary, wrapped
 
-from millstream.operators import windows_session, windows_time
-from millstream.operators.windows_base import WindowedByKey, WindowedInTime
+from millstream.operators.windows import session as windows_session
+from millstream.operators.windows import time as windows_time
+from millstream.operators.windows.base import WindowedByKey, WindowedInTime
 
 if TYPE_CHECKING:
     from tests.simulation.mistakes import Patch

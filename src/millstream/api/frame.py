@@ -26,11 +26,11 @@ from millstream.api.frame_stream_joins import FrameStreamJoinVerbs
 from millstream.api.frame_windows import FrameTimeVerbs, late_frame
 from millstream.api.handles import ResultHandle
 from millstream.api.polars_trees import check_polars
+from millstream.columns.kernels.columns import KeyColumn
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
 from millstream.plan import nodes
 from millstream.plan.grouping import Broadcast, Columns
-from millstream.state.kernels.columns import KeyColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

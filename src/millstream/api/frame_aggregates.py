@@ -1,7 +1,7 @@
 """Aggregates of frames by key: `GroupedFrame`, sketches, and aggregates of one's own.
 
 Polars expressions say what to compute.  They are taken apart into parts that can be merged
-from the results for some of the rows (`millstream.plan.expressions`); what has no such
+from the results for some of the rows (`millstream.columns.expressions`); what has no such
 parts is refused here, while the flow is being built, with what to use instead.
 """
 
@@ -17,26 +17,26 @@ from millstream.api.building import checked_function, located, user_location
 from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.frame_windows import WindowedFrame
 from millstream.api.rowwise import checked_query, why_not_row_wise
-from millstream.errors import UsageError
-from millstream.operators.frame_long_parts import (
+from millstream.columns import expressions
+from millstream.columns.expressions import Refused
+from millstream.columns.long_partials import (
     BinsPart,
     DistinctPart,
     LongPart,
     RegistersPart,
 )
-from millstream.operators.frame_parts import (
+from millstream.columns.many_rows import group_advice
+from millstream.columns.partials import (
     ColumnPart,
     UserFunctions,
     expression,
     part_in_columns,
     user_part,
 )
-from millstream.operators.frame_table import FrameAggregation
-from millstream.operators.frame_time_parts import part_in_time
-from millstream.plan import expressions
-from millstream.plan.expressions import Refused
+from millstream.columns.table import FrameAggregation
+from millstream.errors import UsageError
+from millstream.operators.windows.frame_time_partials import part_in_time
 from millstream.plan.frames import AggregateFrame, Transform
-from millstream.plan.many_rows import group_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from millstream.api.flow import Flow
     from millstream.api.frame import Frame
     from millstream.api.frame_keys import GroupKeys
-    from millstream.plan.expressions import Part, Tree
+    from millstream.columns.expressions import Part, Tree
     from millstream.plan.logical import Node
     from millstream.plan.time import Duration
     from millstream.plan.windows import AnyWindow

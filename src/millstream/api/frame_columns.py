@@ -350,7 +350,7 @@ class ColumnVerbs:
         >>> words.result()["line"].to_list()
         ['to', 'be', 'or', 'not']
         """
-        from millstream.operators.tokenize import TokenClass  # noqa: PLC0415 - compiles
+        from millstream.operators.frames.tokenize import TokenClass  # noqa: PLC0415 - compiles
 
         self._check_columns("tokens", (column,))
         with located("tokens"):

@@ -19,11 +19,11 @@ from millstream.api.iteration import (
     optional_function,
     refuse_made,
 )
+from millstream.columns.kernels.columns import KeyColumn
 from millstream.errors import UsageError
 from millstream.plan.grouping import Columns
 from millstream.plan.iteration import Iteration, IterationKind, RoundState
 from millstream.plan.nodes import Regroup
-from millstream.state.kernels.columns import KeyColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

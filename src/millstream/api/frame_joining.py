@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from millstream.columns.kernels.columns import KeyColumn
 from millstream.errors import UsageError
 from millstream.plan.frames import JoinFrames
-from millstream.state.kernels.columns import KeyColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ import polars as pl
 
 from millstream.api.building import located, user_location
 from millstream.api.rowwise import checked_query
+from millstream.columns.kernels.columns import KeyColumn
 from millstream.errors import UsageError
-from millstream.state.kernels.columns import KeyColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

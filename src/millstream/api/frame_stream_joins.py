@@ -1,7 +1,7 @@
 """Verbs that join two frames of which neither has to be small, with or without time.
 
 The words are those of keyed streams; both frames are spread by their key columns.  How
-rows are kept and matched is in `operators.frame_joins`.
+rows are kept and matched is in `operators.joins.frame_base`.
 """
 
 from __future__ import annotations

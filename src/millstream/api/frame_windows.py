@@ -17,9 +17,9 @@ from millstream.api.frame_keys import GroupKeys, group_keys
 from millstream.api.frame_names import check_names, checked_columns
 from millstream.api.frame_times import promises_of, time_of
 from millstream.api.window_verbs import checked_window
+from millstream.columns.table import FrameAggregation
 from millstream.errors import UsageError
-from millstream.operators.frame_table import FrameAggregation
-from millstream.operators.frame_time_parts import rows_part
+from millstream.operators.windows.frame_time_partials import rows_part
 from millstream.plan import frame_windows as specs
 from millstream.plan.frame_windows import WHOLE, WINDOW_END, WINDOW_START
 from millstream.plan.frames import Transform

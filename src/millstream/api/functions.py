@@ -15,7 +15,7 @@ from millstream.plan.state_fields import FOR_EVER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.operators.timers import Timer, Timers
+    from millstream.operators.rows.timers import Timer, Timers
 
 __all__ = ["StatefulFunction"]
 

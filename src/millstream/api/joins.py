@@ -1,7 +1,7 @@
 """Verbs that join two streams by key, with or without time.
 
 They check what they are given, say what the state of a join is bounded by, and add a
-node to the plan.  How rows are kept and matched is in `operators.joins`.
+node to the plan.  How rows are kept and matched is in `operators.joins.base`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A stream comes in batches, cut anywhere.  A query whose answer depends on the cut -
 `cum_sum`, `rank`, `sum`, `over` - would silently give another answer each time.  What an
-expression is decides (`millstream.plan.many_rows`); Polars' own
+expression is decides (`millstream.columns.many_rows`); Polars' own
 ``meta.is_row_separable()`` does not, as it says yes to ``a.is_in(b)``.  As a second line
 a sample is tried: at once, and cut into pieces.
 
@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.api.building import user_location
-from millstream.errors import UsageError
-from millstream.operators.frame_parts import expression
-from millstream.plan.many_rows import (
+from millstream.columns.many_rows import (
     ANY_ADVICE,
     CODES,
     LENGTH_ADVICE,
@@ -31,13 +29,15 @@ from millstream.plan.many_rows import (
     coded_inputs,
     finding,
 )
+from millstream.columns.partials import expression
+from millstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polars.datatypes import DataType
 
-    from millstream.plan.expressions import Tree
+    from millstream.columns.expressions import Tree
 
 __all__ = [
     "checked_query",

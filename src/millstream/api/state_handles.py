@@ -2,7 +2,7 @@
 
 They are declared on the class of a function and always stand for the state of the key
 that is being processed; the names are Spark's.  A handle with a time to live keeps when
-its value expires beside the value (`operators.expiry`).
+its value expires beside the value (`operators.rows.expiry`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import copy
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
 from millstream.errors import UsageError
-from millstream.operators.expiry import expire_entries, expiry_name
+from millstream.operators.rows.expiry import expire_entries, expiry_name
 from millstream.plan.aggregate import MISSING
 from millstream.plan.time import milliseconds
 from millstream.state.copies import own_copy

@@ -19,7 +19,7 @@ from millstream.plan.frame_windows import HIDDEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.plan.expressions import Tree
+    from millstream.columns.expressions import Tree
 
     Query = Callable[[pl.LazyFrame], pl.LazyFrame]
 

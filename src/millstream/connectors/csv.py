@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import polars as pl
 
+from millstream.columns.kernels.loading import ready
 from millstream.connectors.bad_rows import MalformedError
 from millstream.connectors.files import EncodedSink
 from millstream.connectors.frame_files import (
@@ -35,7 +36,6 @@ from millstream.connectors.frame_files import (
 )
 from millstream.connectors.plain import line_files
 from millstream.errors import UsageError
-from millstream.state.kernels.loading import ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,12 +13,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from millstream.columns.kernels import loading
 from millstream.connectors.bad_rows import MalformedError
 from millstream.connectors.files import EncodedSink
 from millstream.connectors.frame_files import LineFormat, LineFrames
 from millstream.connectors.plain import line_files
 from millstream.errors import UsageError
-from millstream.state.kernels import loading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

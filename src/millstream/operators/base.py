@@ -16,7 +16,7 @@ from millstream.state.task_state import TaskState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.operators.fuse import FusedFunction
+    from millstream.operators.rows.fuse import FusedFunction
     from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
     from millstream.protocol.rounds import RoundsSoFar

@@ -6,25 +6,25 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from millstream.operators.aggregation import (
+from millstream.operators.joins.choice import join_operator
+from millstream.operators.letters import CountedLetters
+from millstream.operators.loops.deciding import decider_of
+from millstream.operators.rows.aggregation import (
     Aggregated,
     AggregatedAll,
     Combined,
     CountedKeys,
     Scanned,
 )
-from millstream.operators.deciding import decider_of
-from millstream.operators.event_time import TimeAssigned, TimeOrdered
-from millstream.operators.joins_build import join_operator
-from millstream.operators.keyed import DistinctKeys
-from millstream.operators.letters import CountedLetters
-from millstream.operators.ordering import Limited, Sorted, SortKeys, Zipped
-from millstream.operators.output import CalledForEach, Emitter, Written
-from millstream.operators.processing import Processed
-from millstream.operators.rowwise import FusedRows, MapWholeBatches
-from millstream.operators.user_state import has_user_state, own_function
-from millstream.operators.windows import window_operator
-from millstream.operators.windows_combine import CombinedPanes
+from millstream.operators.rows.distinct import DistinctKeys
+from millstream.operators.rows.ordering import Limited, Sorted, SortKeys, Zipped
+from millstream.operators.rows.output import CalledForEach, Emitter, Written
+from millstream.operators.rows.processing import Processed
+from millstream.operators.rows.rowwise import FusedRows, MapWholeBatches
+from millstream.operators.rows.user_state import has_user_state, own_function
+from millstream.operators.time.assign import TimeAssigned, TimeOrdered
+from millstream.operators.windows.choice import window_operator
+from millstream.operators.windows.combine import CombinedPanes
 from millstream.plan import nodes as specs
 from millstream.plan.frames import CombineFrame
 from millstream.plan.iteration import Decide

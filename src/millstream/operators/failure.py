@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import MillstreamError
-from millstream.operators.fuse import GENERATED
+from millstream.operators.rows.fuse import GENERATED
 from millstream.plan.frame_windows import HIDDEN, TriggerFrame
 from millstream.plan.nodes import (
     AggregateByKey,

@@ -4,39 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.operators.frame_aggregation import AggregatedFrame, CombinedFrame
-from millstream.operators.frame_asof_join import AsofJoinedFrames
-from millstream.operators.frame_clock import SessionsByClock, TimeWindowedByClock
-from millstream.operators.frame_counts import CountWindowed, RowsCounted
-from millstream.operators.frame_in_order import FrameInOrder
-from millstream.operators.frame_interval_join import (
-    IntervalJoinedFrames,
-    KeyedJoinedFrames,
-)
-from millstream.operators.frame_join import JoinedFrames, JoinedStatic
-from millstream.operators.frame_map_window import MappedWindows
-from millstream.operators.frame_ordering import SortedFrame
-from millstream.operators.frame_sessions import SessionsOfFrame
-from millstream.operators.frame_text import (
+from millstream.operators.frames.aggregation import AggregatedFrame, CombinedFrame
+from millstream.operators.frames.ordering import SortedFrame
+from millstream.operators.frames.text import (
     CountedPieces,
     CutText,
     can_count_pieces,
 )
-from millstream.operators.frame_time import FrameTimeAssigned
-from millstream.operators.frame_triggers import TriggeredFrame
-from millstream.operators.frame_unique import DistinctRows
-from millstream.operators.frame_window_join import (
-    ClockWindowJoinedFrames,
-    WindowJoinedFrames,
-)
-from millstream.operators.frame_windows import CombinedPanes, TimeWindowed
-from millstream.operators.frames import (
+from millstream.operators.frames.transform import (
     FrameEmitter,
     FramesFromRows,
     MappedFrames,
     RowsFromFrames,
     Transformed,
 )
+from millstream.operators.frames.unique import DistinctRows
+from millstream.operators.joins.frame_asof import AsofJoinedFrames
+from millstream.operators.joins.frame_interval import (
+    IntervalJoinedFrames,
+    KeyedJoinedFrames,
+)
+from millstream.operators.joins.frame_whole import JoinedFrames, JoinedStatic
+from millstream.operators.joins.frame_window import (
+    ClockWindowJoinedFrames,
+    WindowJoinedFrames,
+)
+from millstream.operators.time.frame_assign import FrameTimeAssigned
+from millstream.operators.time.frame_in_order import FrameInOrder
+from millstream.operators.windows.frame_clock import (
+    SessionsByClock,
+    TimeWindowedByClock,
+)
+from millstream.operators.windows.frame_count import CountWindowed, RowsCounted
+from millstream.operators.windows.frame_map_window import MappedWindows
+from millstream.operators.windows.frame_session import SessionsOfFrame
+from millstream.operators.windows.frame_time import CombinedPanes, TimeWindowed
+from millstream.operators.windows.frame_triggered import TriggeredFrame
 from millstream.plan import frames as specs
 from millstream.plan.frame_joins import JoinFrameStreams
 from millstream.plan.frame_windows import (

@@ -19,6 +19,7 @@ from millstream.plan.windows import window_field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from millstream.columns.table import FrameAggregation
     from millstream.plan.spec import Needed, NeededOf
     from millstream.plan.windows import Everything, Panes
 
@@ -161,7 +162,7 @@ class TimeWindowFrame(Spec):
         takes_frames=True,
     )
 
-    aggregation: Any
+    aggregation: FrameAggregation
     panes: Panes
     columns: tuple[str, ...]
     lateness_ms: int = 0
@@ -219,7 +220,7 @@ class SessionFrame(Spec):
         takes_frames=True,
     )
 
-    aggregation: Any
+    aggregation: FrameAggregation
     gap_ms: int
     columns: tuple[str, ...]
     lateness_ms: int = 0
@@ -267,7 +268,7 @@ class CountFrame(Spec):
         takes_frames=True,
     )
 
-    aggregation: Any
+    aggregation: FrameAggregation
     panes: Panes
     is_exact: bool = True
     is_counted: bool = False
@@ -311,7 +312,7 @@ class TriggerFrame(Spec):
         takes_frames=True,
     )
 
-    aggregation: Any
+    aggregation: FrameAggregation
     window: Everything
     columns: tuple[str, ...]
     is_timed: bool = False

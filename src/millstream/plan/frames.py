@@ -17,6 +17,7 @@ from millstream.plan.state_fields import Field, Rule, aggregation_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from millstream.columns.table import FrameAggregation
     from millstream.plan.spec import Needed, NeededOf
 
 __all__ = [
@@ -119,7 +120,7 @@ class CombineFrame(Spec):
         keeps="", keeps_time=False, may_fail_on_record=False, takes_frames=True
     )
 
-    aggregation: Any
+    aggregation: FrameAggregation
     is_prompt: bool = False
 
     def detail(self) -> str:
@@ -143,7 +144,7 @@ class AggregateFrame(Spec):
         takes_frames=True,
     )
 
-    aggregation: Any
+    aggregation: FrameAggregation
     is_combined: bool = False
 
     def detail(self) -> str:

@@ -12,6 +12,7 @@ from millstream.plan.spec import ALL_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from millstream.columns.table import FrameAggregation
     from millstream.plan.spec import Needed
 
 __all__ = ["aggregation_columns", "no_rows", "united"]
@@ -33,7 +34,7 @@ def united(needs: Iterable[Needed]) -> Needed:
     return found
 
 
-def aggregation_columns(aggregation: Any) -> Needed:
+def aggregation_columns(aggregation: FrameAggregation) -> Needed:
     """Return the columns that an aggregation by key looks at."""
     parts = aggregation.columns
     exprs = [

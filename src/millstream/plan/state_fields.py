@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from millstream.columns.table import FrameAggregation
     from millstream.plan.aggregate import Aggregate
 
 __all__ = ["FOR_EVER", "Field", "Rule", "aggregate_fields", "aggregation_fields"]
@@ -91,7 +92,7 @@ def aggregate_fields(aggregate: Aggregate | None) -> Iterable[Field]:
 
 
 def aggregation_fields(
-    aggregation: Any, rule: Rule = Rule.ANY_ORDER
+    aggregation: FrameAggregation, rule: Rule = Rule.ANY_ORDER
 ) -> Iterable[Field]:
     """Yield what an aggregation of frames keeps."""
     yield Field("keys", tuple(aggregation.key_kinds))

@@ -4,7 +4,7 @@
 nulls, is what the compiled loops for tokens do, many times faster.  The verbs leave a
 note of such a *step* in their node, and a chain of nodes with the right notes is a
 *text split*.  The query stays what it is: the notes only say that there is another way to
-the same rows, and `millstream.operators.text_split` takes it where it is exactly that.
+the same rows, and `millstream.operators.frames.text_split` takes it where it is exactly that.
 
 Expressions are the trees that Polars writes as JSON.  Nothing here imports Polars.
 """
@@ -20,7 +20,7 @@ from millstream.plan.frames import Transform
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from millstream.plan.expressions import Tree
+    from millstream.columns.expressions import Tree
     from millstream.plan.logical import Node
 
 __all__ = [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError
 from millstream.operators.build import TaskContext, build_run, runs_of
-from millstream.operators.rounds import round_of
+from millstream.operators.loops.rounds import round_of
 from millstream.plan.iteration import Decide, LoopHead, Outlet, Port
 from millstream.plan.nodes import Read
 from millstream.plan.physical import Channel, PhysicalPlan, lay_out

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from millstream.operators.event_time import TimeGiver
 from millstream.operators.failure import blame, blame_key, is_one_to_one
+from millstream.operators.time.assign import TimeGiver
 from millstream.plan.iteration import Outlet
 from millstream.plan.nodes import Combine
 

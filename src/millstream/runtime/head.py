@@ -1,7 +1,7 @@
 """The intakes of the tasks that run an iteration in rounds: its heads, and its decider.
 
 What they do when is decided in `millstream.protocol.rounds`, what heads hold is in
-`millstream.operators.rounds`; here both meet channels, epochs and recoveries.
+`millstream.operators.loops.rounds`; here both meet channels, epochs and recoveries.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.deciding import FROM_OUTSIDE
-from millstream.operators.rounds import ReturningRound
+from millstream.operators.loops.deciding import FROM_OUTSIDE
+from millstream.operators.loops.rounds import ReturningRound
 from millstream.plan.iteration import Outlet, Port, place_state
 from millstream.protocol.barrier import RoundEnd
 from millstream.protocol.rounds import HeadPhase, SidesEnded
@@ -22,7 +22,7 @@ from millstream.state.task_state import TaskState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millstream.operators.rounds import Round
+    from millstream.operators.loops.rounds import Round
     from millstream.protocol.barrier import Barrier
     from millstream.protocol.rounds import Decision
     from millstream.runtime.channels import InputChannel, Mark, OutputChannel

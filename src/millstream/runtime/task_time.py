@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.operators.base import Operator
-from millstream.operators.event_time import TimeGiver
+from millstream.operators.time.assign import TimeGiver
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:

@@ -65,11 +65,11 @@ RECORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "late row": ("millstream.plan.time:LateRow", ("key", "value", "timestamp")),
     "panes and behind": (
-        "millstream.operators.windows_time:_PanesAndBehind",
+        "millstream.operators.windows.time:_PanesAndBehind",
         ("panes", "behind"),
     ),
     "panes told": (
-        "millstream.operators.windows_time:_PanesTold",
+        "millstream.operators.windows.time:_PanesTold",
         ("panes", "told"),
     ),
     "piece": (
@@ -90,7 +90,7 @@ RECORDS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("name", "generation", "target", "rows", "pieces"),
     ),
     "split": ("millstream.connectors.base:Split", ("name", "payload")),
-    "timer": ("millstream.operators.timers:Timer", ("time", "kind")),
+    "timer": ("millstream.operators.rows.timers:Timer", ("time", "kind")),
     "window": ("millstream.plan.windows:Window", ("start", "end")),
 }
 """By name: where the class is, and the fields that it is stored by and made of."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.building import user_location
 from millstream.errors import UsageError
-from millstream.operators.processing import Processed
-from millstream.operators.timers import EVENT, PROCESSING, Timer, times_of
+from millstream.operators.rows.processing import Processed
+from millstream.operators.rows.timers import EVENT, PROCESSING, Timer, times_of
 from millstream.plan.logical import Node
 from millstream.plan.nodes import Process
 from millstream.plan.time import Behind, milliseconds

@@ -16,16 +16,16 @@ from polars.testing import assert_frame_equal
 from tests.making import node
 
 import millstream as ms
+from millstream.columns.kernels import loading
 from millstream.config import Config
 from millstream.errors import SnapshotError
 from millstream.operators.build import TaskContext, build_chain
-from millstream.operators.frame_aggregation import AggregatedFrame
+from millstream.operators.frames.aggregation import AggregatedFrame
 from millstream.plan.frames import AggregateFrame
 from millstream.protocol.ids import Epoch
 from millstream.state import frame_codec
 from millstream.state.compaction import Merging, merged
 from millstream.state.frame_codec import decode_frame, frame_shards
-from millstream.state.kernels import loading
 from millstream.state.settings import StateSettings
 from millstream.testing import ManualClock
 

@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 import threading
 import polars as pl
-from millstream.operators.frame_spill import FrameFile
+from millstream.operators.frames.spill import FrameFile
 from millstream.state.batches import arrow_bytes
 from millstream.state.frame_codec import encode_frame
 

@@ -1,0 +1,1 @@
+"""Joins of streams, on rows and on frames."""

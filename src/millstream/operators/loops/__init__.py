@@ -1,0 +1,1 @@
+"""What decides over rounds, and what is kept between them."""

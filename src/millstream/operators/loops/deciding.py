@@ -1,0 +1,126 @@
+"""The decider of a loop, as the one operator of its task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.operators.base import Operator, Rows
+from millstream.operators.loops.rounds import judge_of
+from millstream.plan.iteration import Decide, Port
+from millstream.protocol.barrier import Barrier
+from millstream.protocol.looks import Looks
+from millstream.protocol.rounds import (
+    Decider,
+    HeadReady,
+    HeadUnread,
+    RoundsSoFar,
+    SidesEnded,
+)
+from millstream.state.batches import joined
+from millstream.state.task_state import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from millstream.plan.iteration import Iteration
+    from millstream.plan.logical import Node
+    from millstream.protocol.rounds import LoopDecider
+
+__all__ = ["FROM_OUTSIDE", "decider_of"]
+
+FROM_OUTSIDE = -1
+"""The port of epochs, and of the beginning, which come from no other task."""
+
+_HISTORY_MAX = 100
+
+
+class LookedAt(Operator):
+    """Hears the heads of a free loop, and tells them when to look."""
+
+    def __init__(self, nodes: tuple[Node, ...], decider: LoopDecider) -> None:
+        super().__init__(nodes)
+        self._decider = decider
+
+    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - all are messages
+        """Take what heads say, or what comes from outside."""
+        told: Rows = []
+        for message in rows:
+            if isinstance(message, HeadReady):
+                told += self._decider.hear(message)
+            elif isinstance(message, HeadUnread):
+                told += self._decider.note_unread(message)
+            elif isinstance(message, Barrier):
+                told += self._decider.announce(message)
+            elif isinstance(message, SidesEnded):
+                told += self._decider.end_sides()
+            else:
+                told += self._decider.repeat()
+        return told
+
+
+class Decided(LookedAt):
+    """Hears heads and results of an iteration, and tells heads how to go on."""
+
+    _decider: Decider
+
+    def __init__(
+        self, nodes: tuple[Node, ...], iteration: Iteration, head_count: int
+    ) -> None:
+        rounds = iteration.rounds_max, iteration.initial
+        decider = Decider(head_count, *rounds, self._judged, has_open_sides=True)
+        super().__init__(nodes, decider)
+        self._iteration = iteration
+        self._judge = judge_of(iteration)
+        self._results: list[Any] = []
+        self._rounds = self.rounds = RoundsSoFar()
+        self.state = TaskState(self._kept, self._put)
+
+    def process(self, rows: Rows, port: int) -> Rows:
+        """Take what heads say, what the body made, or what comes from outside."""
+        if port == Port.RETURNED:
+            self._results.append(rows)
+            return []
+        return self._noted(super().process(rows, port))
+
+    def finish(self) -> Iterable[Rows]:
+        """Judge a round whose results have all come."""
+        results, self._results = self._results, []
+        told = self._decider.end_round(self._joined(results))
+        return [self._noted(told)]
+
+    def _joined(self, results: list[Any]) -> Any:
+        spec = self.nodes[0].spec
+        assert isinstance(spec, Decide)
+        if results or spec.schema is None:
+            return joined(results) if results else []
+        import polars as pl  # noqa: PLC0415 - only where there are data frames
+
+        return pl.DataFrame(schema=spec.schema)
+
+    def _judged(self, value: Any, results: Any) -> tuple[Any, bool]:
+        made, is_enough = self._judge(value, results)
+        show = self._iteration.show
+        self._rounds.note(made if show is None else show(made), _HISTORY_MAX)
+        return made, is_enough
+
+    def _noted(self, told: Rows) -> Rows:
+        self._rounds.round = self._decider.round
+        return told
+
+    def _kept(self) -> tuple[Any, ...]:
+        decider = self._decider
+        return decider.round, decider.value, decider.last, self._rounds
+
+    def _put(self, values: list[tuple[Any, ...]]) -> None:
+        decider = self._decider
+        decider.round, decider.value, decider.last, rounds = values[0]
+        self._rounds = self.rounds = rounds
+
+
+def decider_of(nodes: tuple[Node, ...], head_count: int) -> LookedAt:
+    """Return what decides over a loop."""
+    spec = nodes[0].spec
+    assert isinstance(spec, Decide)
+    if spec.iteration.has_rounds:
+        return Decided(nodes, spec.iteration, head_count)
+    return LookedAt(nodes, Looks(head_count))

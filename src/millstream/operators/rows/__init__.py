@@ -1,0 +1,1 @@
+"""Operators on rows; nothing here imports Polars."""

@@ -1,0 +1,1 @@
+"""Timestamps, watermarks and the order of time."""

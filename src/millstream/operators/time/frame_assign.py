@@ -1,0 +1,124 @@
+"""Where event time begins for data frames, and where it goes over to rows.
+
+A frame with event time has the hidden columns of `plan.frame_windows`; rows have pairs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from millstream.operators.time.assign import TimeGiver
+from millstream.plan.frame_windows import BEHIND, HIDDEN, TIME, AssignFrameTime
+from millstream.plan.time import TIME_LIMIT, Behind, out_of_time
+from millstream.protocol.watermark import BEGINNING
+
+if TYPE_CHECKING:
+    from millstream.operators.base import Rows
+    from millstream.plan.logical import Node
+    from millstream.ports import Clock
+
+__all__ = ["FrameTimeAssigned", "timed_frame", "timed_rows"]
+
+
+class FrameTimeAssigned(TimeGiver):
+    """Adds the timestamp of every row, and what its origin had promised where it is late."""
+
+    is_guarded = True
+
+    def __init__(self, nodes: tuple[Node, ...], every_ms: float, clock: Clock) -> None:
+        spec = nodes[0].spec
+        assert isinstance(spec, AssignFrameTime)
+        super().__init__(
+            nodes,
+            every_ms,
+            clock,
+            spec.idle_after_ms,
+            splits_in_order=spec.splits_in_order,
+        )
+        self._spec = spec
+
+    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+        timed: pl.DataFrame = rows.with_columns(self._spec.time.alias(TIME))
+        times = timed[TIME]
+        if times.null_count():
+            row = timed.row(int(times.is_null().arg_true()[0]), named=True)
+            del row[TIME]
+            msg = f"the row {row} has no timestamp; filter or fill such rows before"
+            raise ValueError(msg)
+        least, most = times.min(), times.max()
+        assert isinstance(least, int), "a batch has rows"
+        assert isinstance(most, int), "a batch has rows"
+        if most > TIME_LIMIT or least < -TIME_LIMIT:
+            raise ValueError(out_of_time(most if most > TIME_LIMIT else least))
+        before = self.promised.get(self.origin, BEGINNING)
+        promises = self._promises(rows, self._promising(times))
+        latest = promises.max()
+        after = max(before, latest) if isinstance(latest, int) else before
+        self.promise(min(after, TIME_LIMIT))
+        if least > after:
+            return timed.with_columns(pl.lit(None, pl.Int64).alias(BEHIND))
+        return timed.with_columns(_behind(times, promises, before))
+
+    def _promising(self, times: pl.Series) -> pl.Series:
+        """Return the timestamps that move time; null for those too far ahead."""
+        if self._spec.max_ahead_ms is None:
+            return times
+        ahead = self._clock.wall_ms() + self._spec.max_ahead_ms
+        is_ahead = times > ahead
+        count = int(is_ahead.sum())
+        if not count:
+            return times
+        self.ahead_count += count
+        return times.set(is_ahead, None)
+
+    def _promises(self, rows: pl.DataFrame, promising: pl.Series) -> pl.Series:
+        """Return what every row promises; null for nothing new."""
+        watermark = self._spec.watermark
+        if watermark is None:
+            return promising - (self._spec.disorder_ms + 1)
+        if isinstance(watermark, pl.Expr):
+            made = rows.select(watermark).to_series()
+            return made.set(promising.is_null(), None)
+        return pl.Series(self._called(rows, promising), dtype=pl.Int64)
+
+    def _called(self, rows: pl.DataFrame, promising: pl.Series) -> list[int | None]:
+        """Call the user's own function of this origin for the rows that move time."""
+        promise = self.rule(self._spec.watermark)
+        rows_iterator = iter(rows.to_dicts())
+        return [
+            None if time is None else promise(row, time)
+            for row, time in zip(rows_iterator, promising.to_list(), strict=True)
+        ]
+
+
+def _behind(times: pl.Series, promises: pl.Series, before: int) -> pl.Series:
+    """Return what was promised when each row came, where that is not before it."""
+    first = pl.Series([before], dtype=pl.Int64)
+    moves = promises.fill_null(BEGINNING)
+    promised = pl.concat([first, moves]).cum_max().head(len(times))
+    nothing = pl.Series([None], dtype=pl.Int64)
+    return promised.zip_with(promised >= times, nothing).alias(BEHIND)
+
+
+def timed_rows(frame: pl.DataFrame) -> Rows:
+    """Return every row as a dict, paired with its timestamp."""
+    times: list[int] = frame[TIME].to_list()
+    if frame[BEHIND].null_count() < frame.height:
+        behind = frame[BEHIND].to_list()
+        times = [
+            time if promised is None else Behind(time, promised)
+            for time, promised in zip(times, behind, strict=True)
+        ]
+    return list(zip(times, frame.drop(*HIDDEN).to_dicts(), strict=True))
+
+
+def timed_frame(rows: Rows, frame: pl.DataFrame) -> pl.DataFrame:
+    """Give a frame that was made of the values of timed rows their timestamps."""
+    times = [int(time) for time, _ in rows]
+    behind = [t.watermark if isinstance(t, Behind) else None for t, _ in rows]
+    return frame.with_columns(
+        pl.Series(TIME, times, dtype=pl.Int64),
+        pl.Series(BEHIND, behind, dtype=pl.Int64),
+    )

@@ -1,0 +1,79 @@
+"""Rows of a data frame in the order of their timestamps; each waits until its time has come.
+
+What counts rows, or calls a trigger for them, then sees the same order whoever was quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from millstream.operators.base import Operator
+from millstream.operators.frames.kept_rows import KeptRows
+from millstream.operators.time.late import with_late
+from millstream.plan.frame_windows import BEHIND, TIME, OrderFrame
+from millstream.protocol.watermark import BEGINNING, END_OF_TIME
+from millstream.state.frame_logs import FrameLogsState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from millstream.plan.logical import Node
+    from millstream.state.settings import StateSettings
+
+__all__ = ["FrameInOrder"]
+
+_ROWS_MAX = 65_536
+_REACHED = "reached"
+
+
+class FrameInOrder(Operator):
+    """Keeps rows until no earlier ones can come; what comes later than that is late."""
+
+    def __init__(
+        self, nodes: tuple[Node, ...], settings: StateSettings | None = None
+    ) -> None:
+        super().__init__(nodes)
+        spec = nodes[0].spec
+        assert isinstance(spec, OrderFrame)
+        self._columns = spec.columns
+        self._facts = {_REACHED: BEGINNING}
+        self._waiting = KeptRows(spec.keys, self._facts)
+        if settings is not None:
+            logs = [(self._waiting, spec.keys)]
+            self.state = FrameLogsState(logs, settings.shard_count, self._restored)
+
+    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+        is_early = pl.col(BEHIND).is_null() & (pl.col(TIME) > self._facts[_REACHED])
+        in_time = rows.filter(is_early)
+        if in_time.height < rows.height:
+            late = rows.filter(~is_early).select(self._columns)
+            self.late_count += late.height
+            self.late = with_late(self.late, late)
+        self._waiting.add(in_time)
+        return []
+
+    def advance(self, time: int) -> Iterator[Any]:
+        """Yield the rows whose time has come, in order."""
+        self._facts[_REACHED] = max(self._facts[_REACHED], time)
+        ready = self._waiting.between(BEGINNING, time)
+        if ready is not None:
+            self._waiting.forget(time + 1)
+            yield from ready.sort(TIME, maintain_order=True).iter_slices(_ROWS_MAX)
+
+    def finish(self) -> Iterable[Any]:
+        return self.advance(END_OF_TIME)
+
+    def go_on(self) -> None:
+        self._waiting.clear()
+        self._facts[_REACHED] = BEGINNING
+
+    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+        """Forget all rows, and the time."""
+        self.go_on()
+
+    def _restored(self) -> None:
+        former, self._waiting.former = self._waiting.former, []
+        reached = [log.facts[_REACHED] for log in former]
+        self._facts[_REACHED] = max(reached, default=BEGINNING)

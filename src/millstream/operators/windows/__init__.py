@@ -1,0 +1,1 @@
+"""Windows, on rows and on frames."""

@@ -1,0 +1,74 @@
+"""Choose the operator that carries out a window."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from millstream.operators.windows.count import (
+    CountedWindows,
+    CountWindowed,
+    PlainCountWindowed,
+    is_plain,
+)
+from millstream.operators.windows.session import (
+    EventTimeSessions,
+    ProcessingTimeSessions,
+)
+from millstream.operators.windows.time import (
+    EventTimeWindowed,
+    ProcessingTimeWindowed,
+)
+from millstream.operators.windows.triggered import Triggered
+from millstream.plan.windows import (
+    CountWindows,
+    Everything,
+    SessionWindows,
+    TimeWindows,
+    Windowed,
+    of_parts,
+)
+
+if TYPE_CHECKING:
+    from millstream.operators.base import Operator
+    from millstream.plan.logical import Node
+    from millstream.ports import Clock
+    from millstream.state.table import Table
+
+__all__ = ["window_operator"]
+
+
+def window_operator(
+    run: tuple[Node, ...], table: Table | None, clock: Clock
+) -> Operator:
+    """Return the operator for a node whose spec is `Windowed`."""
+    spec = run[-1].spec
+    assert isinstance(spec, Windowed)
+    if spec.is_combined and isinstance(spec.window, TimeWindows):
+        assert spec.aggregate is not None
+        spec = replace(spec, aggregate=of_parts(spec.aggregate))
+        run = (*run[:-1], replace(run[-1], spec=spec))
+    match spec.window:
+        case CountWindows() as window:
+            return _count_operator(run, spec, window, table)
+        case TimeWindows(time="event"):
+            return EventTimeWindowed(run, table)
+        case TimeWindows():
+            return ProcessingTimeWindowed(run, table, clock)
+        case SessionWindows(time="event"):
+            return EventTimeSessions(run, table)
+        case SessionWindows():
+            return ProcessingTimeSessions(run, table, clock)
+        case Everything():
+            return Triggered(run, table, clock)
+        case _:
+            assert_never(spec.window)
+
+
+def _count_operator(
+    run: tuple[Node, ...], spec: Windowed, window: CountWindows, table: Table | None
+) -> Operator:
+    if spec.aggregate is not None and spec.aggregate.kind == "count":
+        return CountedWindows(run, table)
+    kind = PlainCountWindowed if is_plain(spec, window) else CountWindowed
+    return kind(run, table)
