@@ -21,7 +21,7 @@ from millstream.launch.job import deploy
 from millstream.launch.keeping import Keeping
 from millstream.protocol.barrier import Barrier, Hops, Order, RoundEnd, Splits
 from millstream.protocol.frames import Frame, FrameKind
-from millstream.protocol.ids import COORDINATOR, ChannelId, PeerId
+from millstream.protocol.ids import COORDINATOR, ChannelId, Generation, PeerId
 from millstream.protocol.messages import FROM_COORDINATOR, FROM_WORKERS
 from millstream.protocol.watermark import Watermark
 from millstream.runtime.background import Inline
@@ -69,6 +69,7 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 }
 _ORDERS = st.lists(st.sampled_from(Order), max_size=2).map(tuple)
 _CHANNELS = st.integers(0, 4).map(ChannelId)
+_GENERATIONS = st.sampled_from([1, 1, 1, 0, 2]).map(Generation)
 _SEQUENCES = st.integers(0, 3)
 _USUAL: dict[str, list[Any]] = {
     "file": [None],
@@ -164,7 +165,7 @@ def lies(draw: st.DrawFn) -> Lie:
     kinds = FROM_COORDINATOR if source == COORDINATOR else FROM_WORKERS
     kind = FrameKind.MESSAGE if is_control else draw(st.sampled_from(sorted(_BODIES)))
     body = draw(messages(kinds, source) if is_control else _BODIES[kind])
-    generation, channel = draw(_field("generation", int, source)), draw(_CHANNELS)
+    generation, channel = draw(_GENERATIONS), draw(_CHANNELS)
     frame = Frame(kind, generation, channel, draw(_SEQUENCES), body)
     return Lie(draw(st.integers(0, _TURNS)), source, target, frame)
 

@@ -394,7 +394,9 @@ class Coordinator:
                 self._send_all(Announced(generation, barrier.to_wire()))
             case snapshot_events.Announce(epoch):
                 self._decide(EpochCompleted())
-                self._send_all(Completed(generation, epoch))
+                if self._core.phase in {Phase.RUNNING, Phase.COMMITTING}:
+                    # Otherwise its tasks are gone, and the next ones not there yet.
+                    self._send_all(Completed(generation, epoch))
             case snapshot_events.Resume(epoch):
                 self._send_all(Resumed(generation, epoch))
                 self._pause_if_due()

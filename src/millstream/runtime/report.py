@@ -10,6 +10,7 @@ import pickle
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from millstream import errors
 from millstream.credentials import cleansed, holds_secret, without_credentials
 from millstream.errors import MillstreamError
 from millstream.protocol.messages import Failed
@@ -36,12 +37,18 @@ def failure_report(
     else:
         text = f"worker {index}: {_one_line(cause)}"
         if isinstance(error, MillstreamError):
-            kind, text = type(error).__name__, f"worker {index}: {error}"
+            kind, text = _kind(error), f"worker {index}: {error}"
     details = "".join(traceback.format_exception(cause))
     return Failed(
         worker, generation, kind, without_credentials(text), operator, location, position,
         without_credentials(details), _pickled(cause),
     )  # fmt: skip
+
+
+def _kind(error: MillstreamError) -> str:
+    """Return the class of an error as the driver knows it; a user may have made one."""
+    known = (kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+    return next(known).__name__
 
 
 def _sentence(error: TaskFailedError, cause: BaseException) -> str:

@@ -216,3 +216,19 @@ def test_epoch_that_a_task_could_not_store_is_given_up() -> None:
     stand.pass_time("100ms")
     announcement = Announced(1, Barrier(Epoch(2), Epoch(0)).to_wire())
     assert stand.inboxes() == [[announcement]] * 2
+
+
+def test_epoch_that_completes_after_an_interruption_is_told_to_nobody() -> None:
+    """Its tasks are gone; those of the next generation begin with it."""
+    stand = KeepingStand()
+    stand.pass_time("100ms")
+    for id_ in stand.ids:
+        stand.seal(id_, 1)
+    stand.inboxes()
+
+    stand.coordinator.worker_exited(stand.ids[1], "killed")
+    for _ in range(4):
+        stand.coordinator.step()
+
+    assert stand.coordinator.keeper.complete_epoch == 1
+    assert stand.inboxes()[0] == [Deploy(2, ((1, "host", 7),), (1, 1), (1, 1))]

@@ -10,6 +10,7 @@ from tests.worker_stands import FIRST, SECOND, Stand, counting_flow
 
 import millstream as ms
 from millstream.connectors.base import Later
+from millstream.errors import OperationalError
 from millstream.ports import PeerConnected, PeerLost
 from millstream.protocol.barrier import Barrier
 from millstream.protocol.frames import Frame, FrameKind
@@ -32,6 +33,7 @@ from millstream.protocol.messages import (
     Start,
     Stop,
 )
+from millstream.runtime.report import failure_report
 from millstream.runtime.worker import WorkerPhase
 from millstream.state.plain import decode_lists, encode
 from millstream.state.settings import StateSettings
@@ -107,6 +109,17 @@ def test_user_error_is_reported_and_the_worker_stays_for_orders() -> None:
     stand.tell(Stop("the job failed"))
     stand.step()
     assert stand.has_left()
+
+
+class FullDiskError(OperationalError):
+    """An error of ours that somebody has refined."""
+
+
+def test_refined_error_is_told_by_the_class_that_the_driver_knows() -> None:
+    """The driver would take a name that it does not know for nonsense."""
+    report = failure_report(FullDiskError("no room"), FIRST, Generation(1), 0)
+
+    assert (report.kind, report.text) == ("OperationalError", "worker 0: no room")
 
 
 class Unruly(ms.StatefulFunction[int, int, int]):
