@@ -215,10 +215,11 @@ class Worker:
         if peer == COORDINATOR:
             self._handle_message(frame.body)
             return
-        if frame.generation > self._generation:
+        if frame.generation > self._generation and frame.kind is not FrameKind.CLOSE:
+            # Tasks that were never started close what they would have read.
             msg = f"generation {frame.generation} has not begun"
             raise RemoteProtocolError(msg)
-        if frame.generation < self._generation or self.phase is WorkerPhase.FAILED:
+        if frame.generation != self._generation or self.phase is WorkerPhase.FAILED:
             return
         try:
             deliver(self._made, self._placement, peer, frame)

@@ -123,6 +123,16 @@ def test_generation_that_has_not_begun() -> None:
     assert "generation 2 has not begun" in link_lost(stand)
 
 
+def test_tasks_that_were_never_started_may_close_what_they_would_have_read() -> None:
+    """The order to make them may be late here, and come behind the next one elsewhere."""
+    stand, other = running()
+
+    other.send(FIRST, Frame(FrameKind.CLOSE, Generation(2), ChannelId(0), 0))
+
+    assert not [m for m in stand.step() if isinstance(m, LinkLost)]
+    assert stand.worker.given_up == {}
+
+
 def test_worker_that_gives_orders() -> None:
     """Only the coordinator does."""
     stand, other = running()
