@@ -146,6 +146,7 @@ def stored_object(name: str) -> Any:
 
     Examples
     --------
+    >>> from millstream.state.stored_types import stored_object
     >>> stored_object("window")
     <class 'millstream.plan.windows.Window'>
     """
