@@ -120,7 +120,7 @@ def contestants(spark: SparkSession, names: list[str]) -> list[Contestant]:
 def by_rows(spark: SparkSession, name: str) -> Callable[[Path, bool], Sum | None]:
     """Answer with a stream of rows."""
     column = COLUMN.get(name, 1)
-    disorder_ms = Market(0, RATE).disorder_ms
+    out_of_order_ms = Market(0, RATE).out_of_order_ms
 
     def added_up(rows: list[Any]) -> list[tuple[int, float]]:
         return [(len(rows), sum(row[column] for row in rows))]
@@ -128,7 +128,7 @@ def by_rows(spark: SparkSession, name: str) -> Callable[[Path, bool], Sum | None
     def answer(directory: Path, _is_timed: bool) -> Sum:  # noqa: FBT001
         flow = ms.Flow(name)
         events = flow.read(EventFiles(directory))
-        timed = events.event_time(lambda event: event.at, disorder=disorder_ms)
+        timed = events.event_time(lambda event: event.at, out_of_order=out_of_order_ms)
         parts = QUERIES[name](timed).map_batches(added_up).collect()
         flow.run(spark=spark, workers=WORKERS)
         counts, sums = zip(*parts.result(), strict=True)

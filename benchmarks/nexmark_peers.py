@@ -56,7 +56,7 @@ class Tables:
 
 def timed(frame: ms.Frame) -> ms.Frame:
     """Give a table the time at which its events were."""
-    return frame.event_time("at", disorder=DISORDER)
+    return frame.event_time("at", out_of_order=DISORDER)
 
 
 def q1(tables: Tables) -> ms.Frame:

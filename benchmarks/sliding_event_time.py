@@ -128,7 +128,7 @@ def windows_by_millstream(spark: SparkSession, files: Path, target: Path) -> Non
     """Aggregate as a flow of frames."""
     flow = ms.Flow("sliding")
     events = flow.read_parquet(f"{files}/*.parquet")
-    timed = events.event_time("at", disorder=DISORDER_MS)
+    timed = events.event_time("at", out_of_order=DISORDER_MS)
     windows = timed.group_by("key").window(ms.windows.sliding("10s", "1s"))
     windows.agg(n=pl.len(), total=pl.col("x").sum()).write_parquet(target)
     flow.run(spark=spark, workers=word_count.WORKERS)

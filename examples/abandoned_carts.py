@@ -68,7 +68,7 @@ class Reminders(ms.StatefulFunction[str, Click, str]):
 
 flow = ms.Flow("abandoned-carts")
 clicks = flow.from_iterable(CLICKS)
-timed = clicks.event_time(lambda click: click.minute * MINUTE_MS, disorder="10m")
+timed = clicks.event_time(lambda click: click.minute * MINUTE_MS, out_of_order="10m")
 customers = timed.key_by(lambda click: click.customer)
 reminders = customers.process(Reminders(), in_time_order=True).drop_key().collect()
 

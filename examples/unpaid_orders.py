@@ -51,10 +51,10 @@ PRICES = [Price("tea", 10, 0), Price("salt", 3, 0), Price("tea", 12, 6)]
 
 flow = ms.Flow("unpaid-orders")
 orders = flow.from_iterable(ORDERS, name="orders").event_time(
-    lambda order: order.hour * HOUR, disorder="2h"
+    lambda order: order.hour * HOUR, out_of_order="2h"
 )
 payments = flow.from_iterable(PAYMENTS, name="payments").event_time(
-    lambda payment: payment.hour * HOUR, disorder="12h"
+    lambda payment: payment.hour * HOUR, out_of_order="12h"
 )
 prices = flow.from_iterable(PRICES, name="prices").event_time(
     lambda price: price.hour * HOUR

@@ -69,7 +69,7 @@ class Origin:
     """Where rows of one side come from, and what it has promised so far."""
 
     side: int
-    disorder: int
+    out_of_order: int
     promise: int = BEGINNING
     came: list[Came] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ class Origin:
         promise = self.promise if time <= self.promise else BEGINNING
         self.came.append(Came(key, time, value, promise))
         given = time if promise == BEGINNING else Behind(time, promise)
-        self.promise = max(self.promise, time - self.disorder - 1)
+        self.promise = max(self.promise, time - self.out_of_order - 1)
         return key, (given, value)
 
 

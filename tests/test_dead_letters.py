@@ -88,7 +88,7 @@ def run(
     """Run a flow over numbers; return its result and its dead letters."""
     flow = ms.Flow("letters", buffer=ms.adaptive(64, "50ms"))
     result = make(flow.from_iterable(rows))
-    letters = flow.dead_letters(max_letters=100).collect()
+    letters = flow.dead_letters(max_dead_letters=100).collect()
     flow.run(on="local", workers=workers, source_batch_rows=90)
     return result.result(), letters.result()
 
@@ -174,7 +174,7 @@ def test_items_of_a_flat_map_are_records_of_their_own() -> None:
     flow = ms.Flow("words")
     lines = flow.from_iterable(["1 2", "3 x 5", "y"])
     numbers = lines.flat_map(str.split).map(int).collect()
-    letters = flow.dead_letters(max_letters=2).collect()
+    letters = flow.dead_letters(max_dead_letters=2).collect()
     flow.run(on="local")
 
     assert numbers.result() == [1, 2, 3, 5]
@@ -200,7 +200,7 @@ def test_functions_for_each_row_are_called_once() -> None:
 
     with pytest.warns(ms.LostChangesWarning):
         flow.from_iterable(ROWS).for_each(called)
-    letters = flow.dead_letters(max_letters=10).collect()
+    letters = flow.dead_letters(max_dead_letters=10).collect()
     flow.run(on="local")
 
     assert calls == list(ROWS)
@@ -232,7 +232,7 @@ def test_rows_of_frames_are_found_too() -> None:
         schema={"text": pl.Int64},
     )
     numbers, doubled = whole.collect(), halves.collect()
-    letters = flow.dead_letters(max_letters=4).collect()
+    letters = flow.dead_letters(max_dead_letters=4).collect()
     flow.run(on="local")
 
     assert sorted(numbers.result()["text"]) == [1, 3]
@@ -256,10 +256,10 @@ def test_one_letter_too_many_fails_the_job_with_its_cause(workers: int) -> None:
     """The budget is for the whole job, not for a task."""
     flow = ms.Flow("budget")
     flow.from_iterable(ROWS).map(picky).collect()
-    flow.dead_letters(max_letters=len(BAD) - 1)
+    flow.dead_letters(max_dead_letters=len(BAD) - 1)
 
     with pytest.raises(
-        OperatorError, match=r"more than max_letters=4 .* ValueError: no"
+        OperatorError, match=r"more than max_dead_letters=4 .* ValueError: no"
     ):
         flow.run(on="local", workers=workers)
 
@@ -276,7 +276,7 @@ def test_letters_come_once_although_the_job_is_started_again(tmp_path: Path) -> 
         return picky(number)
 
     made = flow.from_iterable(ROWS).map(dying).collect()
-    letters = flow.dead_letters(max_letters=len(BAD)).collect()
+    letters = flow.dead_letters(max_dead_letters=len(BAD)).collect()
     job = flow.start(
         on="local", state=tmp_path / "state", snapshot_every="1ms", source_batch_rows=10
     )
@@ -292,7 +292,7 @@ def test_letters_are_a_stream_like_any_other() -> None:
     """They may be mapped, written and merged; what fails there fails the job."""
     flow = ms.Flow("letters")
     good = flow.from_iterable(ROWS).map(picky)
-    letters = flow.dead_letters(max_letters=100)
+    letters = flow.dead_letters(max_dead_letters=100)
     merged = good.merge(letters.map(lambda letter: -letter.record)).collect(sorted)
     # Verbs that come later belong to the flow, too.
     halves = good.map(lambda n: 1000 // n).collect()
@@ -309,7 +309,7 @@ def test_a_flow_without_functions_has_no_letters() -> None:
     """The stream of letters is there, and empty."""
     flow = ms.Flow("none")
     rows = flow.from_iterable([1]).collect()
-    letters = flow.dead_letters(max_letters=1).collect()
+    letters = flow.dead_letters(max_dead_letters=1).collect()
     flow.run(on="local", workers=2)
 
     assert (rows.result(), letters.result()) == ([1], [])
@@ -323,7 +323,7 @@ def test_what_is_nobodys_record_still_fails_the_job() -> None:
         raise MemoryError
 
     flow.from_iterable([1]).map(exhausting).collect()
-    flow.dead_letters(max_letters=10)
+    flow.dead_letters(max_dead_letters=10)
 
     with pytest.raises(OperatorError, match="MemoryError"):
         flow.run(on="local")
@@ -332,9 +332,11 @@ def test_what_is_nobodys_record_still_fails_the_job() -> None:
 def test_a_flow_has_one_stream_of_letters() -> None:
     """A second would have to share the records with the first."""
     flow = ms.Flow("twice")
-    flow.dead_letters(max_letters=1)
+    flow.dead_letters(max_dead_letters=1)
 
     with pytest.raises(UsageError, match=r"is there already, at test_dead_letters.py"):
-        flow.dead_letters(max_letters=1)
-    with pytest.raises(UsageError, match="whole number of at least 1 as max_letters"):
-        ms.Flow("none").dead_letters(max_letters=0)
+        flow.dead_letters(max_dead_letters=1)
+    with pytest.raises(
+        UsageError, match="whole number of at least 1 as max_dead_letters"
+    ):
+        ms.Flow("none").dead_letters(max_dead_letters=0)

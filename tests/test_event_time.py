@@ -59,7 +59,7 @@ def timed_rows(
 ) -> ms.Stream[int]:
     """Return timestamps that are rows with that time."""
     times = flow.read(ScriptedSource(*scripts))
-    return times.event_time(lambda time: time, disorder=DISORDER, **timing)
+    return times.event_time(lambda time: time, out_of_order=DISORDER, **timing)
 
 
 def windowed(rows: Any) -> Any:
@@ -193,7 +193,7 @@ def test_promises_of_channels_hold_for_no_others_at_another_width(
     ]
     flow = ms.Flow("shuffled")
     shuffled = flow.read(ScriptedSource(*scripts)).shuffle()
-    found = collected(windowed(shuffled.event_time(lambda t: t, disorder=DISORDER)))
+    found = collected(windowed(shuffled.event_time(lambda t: t, out_of_order=DISORDER)))
     run_at_two_widths(flow, widths, tmp_path, idle_ms=25)
 
     assert found() == (expected([[*early], [*late]])[0], Counter())
@@ -206,7 +206,7 @@ def test_the_same_rows_of_a_frame_are_late_at_any_width(workers: int) -> None:
     times = [2 * i + drawn.randint(-14, 3) for i in range(10_000)]
     flow = ms.Flow("frame")
     frame = flow.from_frame(pl.DataFrame({"at": times}))
-    rows = frame.event_time("at", disorder=DISORDER)
+    rows = frame.event_time("at", out_of_order=DISORDER)
     found = collected_frames(rows.window(ms.windows.tumbling(SIZE)))
     flow.run(on="local", workers=workers)
 
@@ -217,7 +217,7 @@ def test_the_same_rows_of_a_frame_are_late_at_any_width(workers: int) -> None:
 def _beside_scripts(flow: ms.Flow, scripts: list[list[Any]]) -> Any:
     times = flow.read(ScriptedSource(*scripts))
     times.collect(name="beside")
-    return times.event_time(lambda time: time, disorder=DISORDER)
+    return times.event_time(lambda time: time, out_of_order=DISORDER)
 
 
 def _beside_two_others(flow: ms.Flow, scripts: list[list[Any]]) -> Any:
@@ -228,14 +228,14 @@ def _beside_two_others(flow: ms.Flow, scripts: list[list[Any]]) -> Any:
     whole = halves.map(lambda half: 2 * half[0] + half[1])
     backward = whole.event_time(lambda time: -time)
     backward.window(ms.windows.tumbling(SIZE)).count().collect(name="backward")
-    return whole.event_time(lambda time: time, disorder=DISORDER)
+    return whole.event_time(lambda time: time, out_of_order=DISORDER)
 
 
 def _beside_iterable(flow: ms.Flow, scripts: list[list[Any]]) -> Any:
     (times,) = scripts
     rows = flow.from_iterable([time for time in times if isinstance(time, int)])
     rows.map(str).collect(name="beside")
-    return rows.event_time(lambda time: time, disorder=DISORDER)
+    return rows.event_time(lambda time: time, out_of_order=DISORDER)
 
 
 def _beside_frame(flow: ms.Flow, scripts: list[list[Any]]) -> Any:
@@ -243,7 +243,7 @@ def _beside_frame(flow: ms.Flow, scripts: list[list[Any]]) -> Any:
     frame = rows.to_frame({"at": pl.Int64})
     frame.collect(name="beside")
     frame.select("at").collect(name="beside it")
-    return frame.event_time("at", disorder=DISORDER)
+    return frame.event_time("at", out_of_order=DISORDER)
 
 
 BESIDE: dict[str, tuple[Callable[..., Any], int]] = {
@@ -312,7 +312,7 @@ def test_frame_that_others_read_is_cut_into_the_same_parts(workers: int) -> None
     flow = ms.Flow("frame beside")
     frame = flow.from_frame(pl.DataFrame({"at": times}))
     frame.collect(name="beside")
-    rows = frame.event_time("at", disorder=DISORDER)
+    rows = frame.event_time("at", out_of_order=DISORDER)
     found = collected_frames(rows.window(ms.windows.tumbling(SIZE)))
     flow.run(on="local", workers=workers)
 
@@ -407,7 +407,7 @@ def test_time_begins_anew_with_every_round() -> None:
     flow = ms.Flow("rounds")
 
     def body(rows: ms.Stream[int]) -> ms.Stream[int]:
-        timed = rows.event_time(lambda i: i, disorder=100)
+        timed = rows.event_time(lambda i: i, out_of_order=100)
         return (
             timed.window(ms.windows.tumbling(1_000)).sum().map(lambda total: total + 1)
         )
@@ -423,7 +423,7 @@ def test_what_leaves_a_free_loop_may_have_time() -> None:
     flow = ms.Flow("free")
 
     def body(rows: ms.Stream[int]) -> tuple[ms.Stream[int], ms.Stream[int]]:
-        timed = rows.event_time(lambda i: i, disorder=100)
+        timed = rows.event_time(lambda i: i, out_of_order=100)
         return timed.filter(lambda i: i < 8).map(lambda i: i * 2), timed.filter(
             lambda i: i >= 8
         )
@@ -461,7 +461,7 @@ FAR_TIMED: dict[str, Callable[[ms.Flow, int], object]] = {
     "order": lambda f, at: _timed(f, at).in_time_order(),
     "frame": lambda f, at: (
         f.from_frame(pl.DataFrame({"at": [5, at]}))
-        .event_time("at", max_ahead=None)
+        .event_time("at", max_future_skew=None)
         .window(ms.windows.tumbling(10))
         .agg(pl.len())
     ),
@@ -469,7 +469,7 @@ FAR_TIMED: dict[str, Callable[[ms.Flow, int], object]] = {
 
 
 def _timed(flow: ms.Flow, at: int) -> Any:
-    return flow.from_iterable([5, at]).event_time(lambda row: row, max_ahead=None)
+    return flow.from_iterable([5, at]).event_time(lambda row: row, max_future_skew=None)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.launchers import REAL_LAUNCHERS, WIDTHS
 from tests.simulation.frame_window_flows import Threes
 
 import millstream as ms
-from millstream.windows import everything, tumbling
+from millstream.windows import global_window, tumbling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,7 +263,7 @@ def frames_in_time(flow: ms.Flow, workers: int) -> None:
     keyed = timed.group_by("key")
     for made in (
         keyed.window(tumbling(10)).agg(total).drop("window_end"),
-        keyed.window(everything(Threes())).agg(every),
+        keyed.window(global_window(Threes())).agg(every),
         timed.window(tumbling(25)).map_window(
             span, schema={"start": pl.Int64, "i": pl.Int64}
         ),

@@ -43,7 +43,7 @@ def test_joins_of_frames_go_on_from_a_savepoint_at_another_width(
     flow = ms.Flow("moving")
     left, right = (
         flow.read(slowly(side), name=side)
-        .event_time(lambda row: row[1], disorder=DISORDER)
+        .event_time(lambda row: row[1], out_of_order=DISORDER)
         .map(lambda row: dict(zip(SCHEMA, row, strict=True)))
         .to_frame(SCHEMA)
         for side in ("left", "right")

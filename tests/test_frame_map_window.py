@@ -48,7 +48,7 @@ WINDOWS: dict[str, AnyWindow] = {
     "session": ms.windows.session(GAP),
     "count": ms.windows.count(4),
     "sliding count": ms.windows.count(5, 3, exact=False),
-    "trigger": ms.windows.everything(Threes()),
+    "trigger": ms.windows.global_window(Threes()),
 }
 
 
@@ -84,10 +84,10 @@ def mapped_stream(
     return pairs.map(lambda pair: (pair[0], *pair[1]))
 
 
-def timed_rows(flow: ms.Flow, disorder: int) -> ms.Stream[Any]:
+def timed_rows(flow: ms.Flow, out_of_order: int) -> ms.Stream[Any]:
     """Return all rows, out of order, from one split."""
     numbers = flow.from_iterable([row(number) for number in range(COUNT)])
-    return numbers.event_time(itemgetter("at"), disorder=disorder)
+    return numbers.event_time(itemgetter("at"), out_of_order=out_of_order)
 
 
 @pytest.mark.parametrize("workers", mostly_slow(3, 1, 2, 7))
@@ -117,7 +117,7 @@ LATE: dict[str, AnyWindow] = {
     "tumbling": ms.windows.tumbling(SLIDE),
     "session": ms.windows.session(2),
     "count": ms.windows.count(4),
-    "trigger": ms.windows.everything(Threes()),
+    "trigger": ms.windows.global_window(Threes()),
 }
 
 
@@ -145,7 +145,7 @@ def test_windows_that_change_are_mapped_again() -> None:
     flow = ms.Flow("again")
     steps = [step for i in range(COUNT) for step in (row(i), Pause(), Pause())]
     rows = flow.read(ScriptedSource(steps))
-    timed = rows.event_time(itemgetter("at"), disorder=SMALL_DISORDER)
+    timed = rows.event_time(itemgetter("at"), out_of_order=SMALL_DISORDER)
     window = ms.windows.tumbling(SLIDE)
     mapped = mapped_frame(timed, window, LATENESS, has_keys=False).collect()
     expected = mapped_stream(timed, window, LATENESS, has_keys=False).collect()
@@ -168,7 +168,7 @@ def test_rows_of_windows_that_are_not_over_move_with_their_keys(
     flow = ms.Flow("moving")
     steps = [step for i in range(COUNT) for step in (row(i), Pause(), Pause())]
     rows = flow.read(ScriptedSource(steps))
-    timed = rows.event_time(itemgetter("at"), disorder=DISORDER)
+    timed = rows.event_time(itemgetter("at"), out_of_order=DISORDER)
     sliding = WINDOWS["sliding"]
     mapped = mapped_frame(timed, sliding, has_keys=True).collect()
     counted = mapped_frame(timed, WINDOWS["sliding count"], has_keys=True).collect()
@@ -195,15 +195,15 @@ class Fours(Trigger):
         self._action = action
 
     def on_row(self, value: Any, context: TriggerContext) -> Action:
-        return self._action if context.count % 4 == 0 else Action.GO_ON
+        return self._action if context.count % 4 == 0 else Action.CONTINUE
 
 
 UNTIMED: dict[str, AnyWindow] = {
     "count": ms.windows.count(3, 2),
     "not full": ms.windows.count(10, 7, exact=False),
     "with gaps": ms.windows.count(2, 5),
-    "purged": ms.windows.everything(Fours(Action.FIRE | Action.PURGE)),
-    "kept": ms.windows.everything(Fours(Action.FIRE)),
+    "purged": ms.windows.global_window(Fours(Action.FIRE | Action.PURGE)),
+    "kept": ms.windows.global_window(Fours(Action.FIRE)),
 }
 
 
@@ -234,7 +234,7 @@ def test_function_gets_all_columns_and_computed_keys_of_a_new_name() -> None:
     flow = ms.Flow("columns")
     data = [("a", 1, 3), ("a", 2, 1), ("B", 4, 2)]
     frame = flow.from_frame(pl.DataFrame(data, schema=names, orient="row"))
-    timed = frame.event_time("at", disorder=10)
+    timed = frame.event_time("at", out_of_order=10)
     window = ms.windows.tumbling(10)
 
     def same(bounds: Window, rows: pl.DataFrame) -> pl.DataFrame:
@@ -364,7 +364,7 @@ def test_window_that_makes_the_function_raise_can_be_set_aside() -> None:
     """The letter has the key, the bounds and the rows; other windows go on."""
     flow = ms.Flow("letters")
     rows = pl.DataFrame({"key": [5, 5, 6], "at": [7, 3, 12]})
-    timed = flow.from_frame(rows).event_time("at", disorder=10)
+    timed = flow.from_frame(rows).event_time("at", out_of_order=10)
     visits = timed.group_by("key").window(ms.windows.tumbling(10))
     mapped = visits.map_window(
         lambda window, rows: rows.head(10 // window.start), schema=SCHEMA

@@ -56,7 +56,7 @@ def test_windows_on_frames_go_on_from_a_savepoint_at_another_width(
     """Panes, sessions, pieces and rows that wait move with their keys."""
     flow = ms.Flow("moving frames")
     frame = flow.read(ScriptedSource(slowly())).to_frame(SCHEMA)
-    timed = frame.event_time("at", disorder=2 * DISORDER)
+    timed = frame.event_time("at", out_of_order=2 * DISORDER)
     keyed, by_clock = timed.group_by("key"), frame.group_by("key")
     count = pl.len().alias("n")
     handles = [
@@ -65,7 +65,7 @@ def test_windows_on_frames_go_on_from_a_savepoint_at_another_width(
             ms.windows.sliding(SIZE, SLIDE),
             ms.windows.session(15),
             ms.windows.count(3, exact=False),
-            ms.windows.everything(Threes()),
+            ms.windows.global_window(Threes()),
         )
     ]
     handles += [
@@ -73,7 +73,7 @@ def test_windows_on_frames_go_on_from_a_savepoint_at_another_width(
         for window in (
             ms.windows.tumbling("30ms", time="processing"),
             ms.windows.session("30ms", time="processing"),
-            ms.windows.everything(Threes()),
+            ms.windows.global_window(Threes()),
         )
     ]
     run_at_two_widths(flow, widths, tmp_path, idle_ms=30, state_backend=backend)
@@ -99,7 +99,7 @@ CLOCK_WINDOWS: dict[str, AnyWindow] = {
     "sliding": ms.windows.sliding("50ms", "20ms", time="processing"),
     "with gaps": ms.windows.sliding("20ms", "50ms", time="processing"),
     "session": ms.windows.session("5ms", time="processing"),
-    "trigger": ms.windows.everything(Threes()),
+    "trigger": ms.windows.global_window(Threes()),
 }
 
 
@@ -141,9 +141,11 @@ def test_rows_that_missed_their_turn_are_late_for_count_windows_and_triggers() -
     """Elements are taken in the order of time; who comes after his turn is told."""
     flow = ms.Flow("late")
     events = pl.DataFrame({"at": [1, 5, 9, 2, 10]})
-    timed = flow.from_frame(events).event_time("at", disorder=4)
+    timed = flow.from_frame(events).event_time("at", out_of_order=4)
     pairs = timed.window(ms.windows.count(2)).agg(pl.col("at").implode())
-    threes = timed.window(ms.windows.everything(Threes())).agg(pl.col("at").implode())
+    threes = timed.window(ms.windows.global_window(Threes())).agg(
+        pl.col("at").implode()
+    )
     handles = [pairs.collect(), threes.collect()]
     late = [pairs.late().collect(), threes.late().collect()]
     flow.run(on="local", workers=2)
@@ -180,7 +182,7 @@ def test_trigger_that_fails_names_the_row_as_its_user_knows_it() -> None:
 
     flow = ms.Flow("picky")
     timed = flow.from_frame(pl.DataFrame({"x": [1, 2, 3, 4]})).event_time("x")
-    timed.window(ms.windows.everything(Picky())).agg(pl.len()).collect()
+    timed.window(ms.windows.global_window(Picky())).agg(pl.len()).collect()
 
     with pytest.raises(ms.OperatorError, match=r"value \{'x': 3\}"):
         flow.run(on="local", workers=1)

@@ -56,7 +56,7 @@ def test_joins_go_on_from_a_savepoint_at_another_width(
     flow = ms.Flow("moving")
     left, right = (
         flow.read(slowly(side), name=side)
-        .event_time(lambda row: row[1], disorder=DISORDER)
+        .event_time(lambda row: row[1], out_of_order=DISORDER)
         .map(lambda row: (row[0], row[2]))
         for side in ("left", "right")
     )

@@ -199,7 +199,7 @@ def test_aggregate_is_known_by_what_it_is_and_not_by_its_name() -> None:
     """One of the user's own may be called count or sum as well."""
     flow = ms.Flow("named")
     values = [(0, 2), (0, 3), (1, 1), (1, 5)]
-    rows = flow.from_iterable(values).event_time(lambda row: row[1], disorder=10)
+    rows = flow.from_iterable(values).event_time(lambda row: row[1], out_of_order=10)
     product = {
         name: ms.Aggregate(
             name, lambda r: r[1], lambda a, r: a * r[1], lambda a, b: a * b

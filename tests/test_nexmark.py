@@ -152,7 +152,7 @@ def test_market_is_out_of_order_but_not_more_than_it_says(size: int) -> None:
             behind = max(behind, newest - event.at)
             newest = max(newest, event.at)
 
-    assert 0 < behind < MARKET.disorder_ms
+    assert 0 < behind < MARKET.out_of_order_ms
 
 
 def test_other_seed_makes_another_market() -> None:

@@ -140,7 +140,7 @@ def test_rounds_know_the_times_of_their_rows(workers: int) -> None:
     splits = splits_of(5)
     flow = ms.Flow("rounds")
     times = flow.read(BoundedScripts(*splits))
-    timed = times.event_time(lambda time: time, disorder=DISORDER)
+    timed = times.event_time(lambda time: time, out_of_order=DISORDER)
 
     def body(rows: ms.Stream[Any]) -> ms.Stream[Any]:
         pairs = rows.map(lambda row: row if isinstance(row, tuple) else (row, 1))
@@ -165,7 +165,7 @@ def test_frames_keep_their_time_from_round_to_round() -> None:
     """A reduction of a round does not see the hidden columns."""
     flow = ms.Flow("frame rounds")
     frame = flow.from_frame(pl.DataFrame({"at": range(40), "n": [1] * 40}))
-    timed = frame.event_time("at", disorder=50)
+    timed = frame.event_time("at", out_of_order=50)
 
     def most(rows: pl.DataFrame) -> pl.DataFrame:
         assert rows.columns == ["at", "n"]

@@ -80,7 +80,7 @@ class Echo(ms.StatefulFunction[str, int, Any]):
 def test_rows_have_the_time_of_their_record_or_timer() -> None:
     """What stands behind the function sees them in that order."""
     flow = ms.Flow("echo")
-    timed = flow.from_iterable([0, 3, 1, 9]).event_time(lambda row: row, disorder=2)
+    timed = flow.from_iterable([0, 3, 1, 9]).event_time(lambda row: row, out_of_order=2)
     rows = timed.key_by(lambda _: "all").process(Echo()).drop_key().in_time_order()
     seen = rows.collect()
     flow.run(on="local", workers=2)
@@ -152,7 +152,7 @@ def test_clock_set_by_hand_is_for_local_runs_only() -> None:
 def test_late_records_of_a_function_in_time_order_can_be_read() -> None:
     """They are no part of what it says, and not lost either."""
     flow = ms.Flow("in-order")
-    timed = flow.from_iterable([5, 3, 20, 4]).event_time(lambda i: i, disorder=2)
+    timed = flow.from_iterable([5, 3, 20, 4]).event_time(lambda i: i, out_of_order=2)
     echoes = timed.key_by(lambda _: "all").process(Echo(), in_time_order=True)
     said, late = echoes.drop_key().collect(), echoes.late().collect()
     flow.run(on="local", workers=2)

@@ -56,7 +56,7 @@ def test_windows_go_on_from_a_savepoint_at_another_width(
 ) -> None:
     """Panes and sessions move with their keys, and time is not lost."""
     flow = ms.Flow("moving")
-    timed = flow.from_iterable(slowly).event_time(moment, disorder=2 * DISORDER)
+    timed = flow.from_iterable(slowly).event_time(moment, out_of_order=2 * DISORDER)
     keyed = timed.key_by(key)
     counts = keyed.window(ms.windows.sliding(SIZE, SLIDE)).with_window().count()
     visits = keyed.window(ms.windows.session(15)).map_window(
@@ -83,7 +83,7 @@ def test_windows_go_on_from_a_savepoint_at_another_width(
 def test_late_rows_of_a_count_window_are_those_that_came_out_of_order() -> None:
     """Elements are taken in the order of time; who missed his turn is told."""
     flow = ms.Flow("late")
-    timed = flow.from_iterable([1, 5, 9, 2, 10]).event_time(lambda i: i, disorder=4)
+    timed = flow.from_iterable([1, 5, 9, 2, 10]).event_time(lambda i: i, out_of_order=4)
     pairs = timed.window(ms.windows.count(2)).collect()
     rows, late = pairs.collect(), pairs.late().collect()
     flow.run(on="local", workers=2)

@@ -101,7 +101,7 @@ class Arrival:
 
 
 def arrivals(
-    rows: Iterable[tuple[int, Any, int]], disorder: int
+    rows: Iterable[tuple[int, Any, int]], out_of_order: int
 ) -> list[tuple[Arrival, int]]:
     """Return rows of two origins as they arrive, each with the watermark before it.
 
@@ -112,7 +112,7 @@ def arrivals(
     for number, (origin, key, time) in enumerate(rows):
         watermark = min(promised.values())
         made.append((Arrival(key, time, (time, number), promised[origin]), watermark))
-        promised[origin] = max(promised[origin], time - disorder - 1)
+        promised[origin] = max(promised[origin], time - out_of_order - 1)
     return made
 
 

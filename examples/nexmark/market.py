@@ -32,7 +32,7 @@ class Market:
     seed: int = 7
 
     @property
-    def disorder_ms(self) -> int:
+    def out_of_order_ms(self) -> int:
         """By how much an event may be older than one before it."""
         return len(ORDER) * 1_000 // self.rate + 1
 

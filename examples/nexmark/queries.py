@@ -46,4 +46,6 @@ ORACLES: dict[str, Callable[[list[Event]], list[Any]]] = {
 def timed(flow: ms.Flow, market: Market) -> ms.Stream[Event]:
     """Let every worker make its part of the events, which say themselves when they were."""
     events = flow.from_parallel(market)
-    return events.event_time(lambda event: event.at, disorder=market.disorder_ms)
+    return events.event_time(
+        lambda event: event.at, out_of_order=market.out_of_order_ms
+    )

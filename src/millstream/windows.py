@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from millstream.api.window_functions import (
     count,
-    everything,
+    global_window,
     session,
     sliding,
     tumbling,
@@ -25,7 +25,7 @@ __all__ = [
     "TriggerContext",
     "Window",
     "count",
-    "everything",
+    "global_window",
     "session",
     "sliding",
     "tumbling",

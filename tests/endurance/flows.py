@@ -56,7 +56,7 @@ def counts(source: Paced, ages: Ages, directory: Path, keys: int) -> ms.Flow:
 def windows(source: Paced, ages: Ages, directory: Path, keys: int) -> ms.Flow:
     """Count in windows of event time, with state in RocksDB."""
     flow = ms.Flow("windows")
-    timed = flow.read(source).event_time(lambda row: row[1], disorder="500ms")
+    timed = flow.read(source).event_time(lambda row: row[1], out_of_order="500ms")
     keyed = timed.key_by(lambda row: row[0] % WINDOW_KEYS)
     counted = keyed.window(ms.windows.tumbling("1s")).with_window().count()
     counted.drop_key().for_each(lambda result: ages.note(result[0].end + 500))
@@ -113,7 +113,7 @@ def frames(source: Paced, ages: Ages, directory: Path, keys: int) -> ms.Flow:
     """Aggregate data frames in windows of event time."""
     flow = ms.Flow("frames")
     schema = {"number": pl.Int64, "due": pl.Int64}
-    timed = flow.read(source).to_frame(schema).event_time("due", disorder="500ms")
+    timed = flow.read(source).to_frame(schema).event_time("due", out_of_order="500ms")
     cut = timed.with_columns(key=pl.col("number") % WINDOW_KEYS).group_by("key")
     counted = cut.window(ms.windows.tumbling("1s"))
     results = counted.agg(n=pl.len(), total=pl.col("number").sum()).to_rows()

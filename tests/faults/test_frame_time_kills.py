@@ -32,7 +32,7 @@ from tests.windowing import naive_sessions, naive_windows
 
 import millstream as ms
 from millstream.plan.joins import Direction, How
-from millstream.windows import count, everything, session, sliding, tumbling
+from millstream.windows import count, global_window, session, sliding, tumbling
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +78,7 @@ def with_late(
 
 def panes(frame: ms.Frame) -> list[Check]:
     """Windows that overlap, also as a whole, and sessions."""
-    keyed = frame.event_time("at", disorder=DISORDER).group_by("key")
+    keyed = frame.event_time("at", out_of_order=DISORDER).group_by("key")
     window = sliding(SIZE, SLIDE)
     found, late = naive_windows(window, 0, arrivals())
     visits, too_late = naive_sessions(GAP, 0, arrivals())
@@ -113,7 +113,7 @@ def panes(frame: ms.Frame) -> list[Check]:
 
 def in_order(frame: ms.Frame) -> list[Check]:
     """Windows by number, and a trigger that counts and asks for times."""
-    keyed = frame.event_time("at", disorder=DISORDER).group_by("key")
+    keyed = frame.event_time("at", out_of_order=DISORDER).group_by("key")
     on_time = [(a.key, a.time) for a in arrivals() if a.time > a.promised]
     late = [(a.key, a.time) for a in arrivals() if a.time <= a.promised]
     fours = []
@@ -123,7 +123,7 @@ def in_order(frame: ms.Frame) -> list[Check]:
     return [
         with_late(keyed.window(count(4, exact=False)).agg(AT), fours, late),
         with_late(
-            keyed.window(everything(Threes())).agg(AT), [*triggered(on_time)], late
+            keyed.window(global_window(Threes())).agg(AT), [*triggered(on_time)], late
         ),
     ]
 
@@ -185,7 +185,7 @@ def paired(joined: JoinedFrame, expected: Expected) -> Check:
 
 def joins(frame: ms.Frame) -> list[Check]:
     """Join by window, by distance in time, and with the nearest one."""
-    left, right = sides_of(frame.event_time("at", disorder=DISORDER))
+    left, right = sides_of(frame.event_time("at", out_of_order=DISORDER))
     sides = came_to_sides()
     bounds = [(start, start + SIZE) for start in range(-200, 3 * COUNT, SLIDE)]
     return [
@@ -214,7 +214,7 @@ class Sevens(ms.windows.Trigger):
     ) -> ms.windows.Action:
         is_full = context.count == 7
         fire = ms.windows.Action.FIRE | ms.windows.Action.PURGE
-        return fire if is_full else ms.windows.Action.GO_ON
+        return fire if is_full else ms.windows.Action.CONTINUE
 
 
 def lists_of(frame: ms.Frame, window: AnyWindow) -> ms.ResultHandle[pl.DataFrame]:
@@ -235,11 +235,11 @@ def short_windows(frame: ms.Frame) -> list[Check]:
         for window in (
             tumbling("150ms", **clock),
             session("20ms", **clock),
-            everything(Threes()),
+            global_window(Threes()),
         )
     ]
     thrice = lists_of(frame, sliding("150ms", "50ms", **clock))
-    sevens = lists_of(frame, everything(Sevens()))
+    sevens = lists_of(frame, global_window(Sevens()))
 
     def check() -> None:
         assert [elements(lists) for lists in once] == [ROWS] * len(once)

@@ -59,7 +59,9 @@ def test_time_goes_on_where_it_was_after_kills(
     """Windows, also behind a loop, late rows, pairs and timers are there once."""
     hurry = tmp_path / "hurry"
     flow = ms.Flow("killed")
-    timed = flow.read(Slowly(hurry)).event_time(lambda row: row[1], disorder=DISORDER)
+    timed = flow.read(Slowly(hurry)).event_time(
+        lambda row: row[1], out_of_order=DISORDER
+    )
     keyed = timed.key_by(lambda row: row[0])
     sliding = ms.windows.sliding(SIZE, SLIDE)
     counts = keyed.window(sliding).with_window().count()

@@ -76,7 +76,7 @@ def resting(hurry: Path) -> Callable[[Any], bool]:
 
 def timed(rows: ms.Stream[Row]) -> ms.Stream[Token]:
     """Give rows their times, and numbers to begin with."""
-    stamped = rows.event_time(lambda row: row[1], disorder=DISORDER)
+    stamped = rows.event_time(lambda row: row[1], out_of_order=DISORDER)
     return stamped.map(lambda row: Token(row[0], row[1] % MODULUS))
 
 

@@ -93,10 +93,10 @@ def _aggregate_text(name: str, frame: str, names: tuple[str, ...], kind: str) ->
 
 
 def _windowed_text(
-    name: str, frame: str, window: tuple[Any, ...], how: str, disorder: int
+    name: str, frame: str, window: tuple[Any, ...], how: str, out_of_order: int
 ) -> str:
     return (
-        f'{frame}.event_time("t", disorder={disorder}, name="{name}.time")'
+        f'{frame}.event_time("t", out_of_order={out_of_order}, name="{name}.time")'
         f'.group_by("k", name="{name}.by").window({window_text(window)})'
         f'.agg({PARSED[how]}.cast(pl.Int64).alias("a"), name={name!r})'
         f'.drop_time(name="{name}.untimed")'
@@ -105,10 +105,10 @@ def _windowed_text(
 
 
 def _windowed(
-    frame: pl.DataFrame, window: tuple[Any, ...], how: str, disorder: int
+    frame: pl.DataFrame, window: tuple[Any, ...], how: str, out_of_order: int
 ) -> pl.DataFrame:
     made = []
-    for came in keyed_arrivals(frame.rows(), disorder).values():
+    for came in keyed_arrivals(frame.rows(), out_of_order).values():
         for content in in_windows(window, came)[0]:
             values = [v for _, v, _, _ in content if v is not None]
             some = {"min": min, "max": max}.get(how, sum)(values) if values else None

@@ -40,12 +40,12 @@ def window_text(window: tuple[Any, ...]) -> str:
     return f"ms.windows.{window[0]}({', '.join(map(str, window[1:]))})"
 
 
-def arrivals(rows: list[Record], disorder: int) -> Iterator[Came]:
+def arrivals(rows: list[Record], out_of_order: int) -> Iterator[Came]:
     """Return records with what those before them have promised."""
     promised = -(2**62)
     for key, value, time in rows:
         yield key, value, time, promised
-        promised = max(promised, time - disorder - 1)
+        promised = max(promised, time - out_of_order - 1)
 
 
 def in_windows(
@@ -88,19 +88,19 @@ def _in_sessions(gap: int, came: list[Came]) -> tuple[list[list[Came]], list[Cam
     return sessions, late
 
 
-def keyed_arrivals(rows: list[Record], disorder: int) -> dict[Any, list[Came]]:
+def keyed_arrivals(rows: list[Record], out_of_order: int) -> dict[Any, list[Came]]:
     """Return arrivals by key."""
     groups: dict[Any, list[Came]] = {}
-    for came in arrivals(rows, disorder):
+    for came in arrivals(rows, out_of_order):
         groups.setdefault(one_nan(came[0]), []).append(came)
     return groups
 
 
 def _windowed(
-    rows: list[Record], window: tuple[Any, ...], how: str, disorder: int
+    rows: list[Record], window: tuple[Any, ...], how: str, out_of_order: int
 ) -> list[Record]:
     made = []
-    for came in keyed_arrivals(rows, disorder).values():
+    for came in keyed_arrivals(rows, out_of_order).values():
         contents, late = in_windows(window, came)
         made += [
             (content[0][0], AGGREGATES[how]([v for _, v, _, _ in content]), 0)
@@ -111,11 +111,9 @@ def _windowed(
 
 
 def _windowed_text(
-    name: str, rows: str, window: tuple[Any, ...], how: str, disorder: int
+    name: str, rows: str, window: tuple[Any, ...], how: str, out_of_order: int
 ) -> str:
-    timed = (
-        f"{rows}.event_time(lambda r: r[2], disorder={disorder}, name='{name}.time')"
-    )
+    timed = f"{rows}.event_time(lambda r: r[2], out_of_order={out_of_order}, name='{name}.time')"
     late = "lambda l: (l.key, l.value, l.timestamp)"
     return (
         f"({name}_w := {timed}.key_by({KEY}, name='{name}.by')"
@@ -139,7 +137,7 @@ def _count_windowed(rows: list[Record], size: int) -> list[Record]:
 def _sides(name: str, one: str, other: str) -> tuple[str, str]:
     """Return both inputs of a timed join as written."""
     left, right = (
-        f"{rows}.event_time(lambda r: r[2], disorder={ALL_DISORDER}, "
+        f"{rows}.event_time(lambda r: r[2], out_of_order={ALL_DISORDER}, "
         f"name='{name}.{side}_time').key_by({KEY}, name='{name}.{side}_by')"
         f".map({VALUE}, name='{name}.{side}')"
         for rows, side in ((one, "left"), (other, "right"))

@@ -65,7 +65,7 @@ def poisoned_flow(
     kept = checked.key_by(lambda n: n % 3).process(Changing(second))
     kept.collect(name="kept")
     kept.unkey().group_by(lambda pair: pair[0]).count().collect(name="counts")
-    letters = flow.dead_letters(max_letters=LETTERS_MAX)
+    letters = flow.dead_letters(max_dead_letters=LETTERS_MAX)
     letters.map(lambda letter: (letter.operator, letter.record)).collect(name="letters")
     return flow
 
@@ -142,7 +142,7 @@ def test_the_budget_holds_over_recoveries() -> None:
 
     flow = ms.Flow("budget")
     flow.from_iterable(values).map(raising(poison)).collect(name="good")
-    flow.dead_letters(max_letters=letters).map(lambda le: le.record).collect(
+    flow.dead_letters(max_dead_letters=letters).map(lambda le: le.record).collect(
         name="letters"
     )
 

@@ -23,37 +23,37 @@ TIMES = st.lists(st.integers(-30, 30), max_size=12)
 SPLITS = st.lists(TIMES, min_size=1, max_size=3)
 
 
-def assigned(disorder: int) -> TimeAssigned:
-    spec = AssignTime(lambda row: row, disorder)
+def assigned(out_of_order: int) -> TimeAssigned:
+    spec = AssignTime(lambda row: row, out_of_order)
     return TimeAssigned((node(spec),), 0, ManualClock())
 
 
-def stored(operator: TimeAssigned, disorder: int) -> TimeAssigned:
+def stored(operator: TimeAssigned, out_of_order: int) -> TimeAssigned:
     """Return an operator that goes on where another one was cut."""
     assert operator.state is not None
-    fresh = assigned(disorder)
+    fresh = assigned(out_of_order)
     capture = operator.state.capture(Epoch(1), Epoch(0))
     assert fresh.state is not None
     fresh.state.restore(capture.segments("event_time", 0), (0, 1024))
     return fresh
 
 
-def promised(times: list[int], disorder: int) -> list[tuple[int, int | None]]:
+def promised(times: list[int], out_of_order: int) -> list[tuple[int, int | None]]:
     """Return every timestamp, and what had been promised where that was more."""
     made: list[tuple[int, int | None]] = []
     promise = BEGINNING
     for time in times:
         made.append((time, promise if time <= promise else None))
-        promise = max(promise, time - disorder - 1)
+        promise = max(promise, time - out_of_order - 1)
     return made
 
 
 @given(SPLITS, st.integers(0, 8), st.data())
 def test_lateness_is_that_of_the_split_alone(
-    splits: list[list[int]], disorder: int, data: st.DataObject
+    splits: list[list[int]], out_of_order: int, data: st.DataObject
 ) -> None:
     """Batches may end anywhere, splits take turns, and a crash changes nothing."""
-    operator = assigned(disorder)
+    operator = assigned(out_of_order)
     left = {f"split {i}": list(times) for i, times in enumerate(splits)}
     found: dict[str, list[tuple[int, int | None]]] = {name: [] for name in left}
     while any(left.values()):
@@ -66,19 +66,19 @@ def test_lateness_is_that_of_the_split_alone(
             assert time == row
             found[name].append((int(time), behind))
         if data.draw(st.booleans()):
-            operator = stored(operator, disorder)
+            operator = stored(operator, out_of_order)
 
     assert found == {
-        f"split {i}": promised(times, disorder) for i, times in enumerate(splits)
+        f"split {i}": promised(times, out_of_order) for i, times in enumerate(splits)
     }
 
 
 @given(SPLITS, st.integers(0, 8))
 def test_watermark_is_the_least_that_any_split_promises(
-    splits: list[list[int]], disorder: int
+    splits: list[list[int]], out_of_order: int
 ) -> None:
     """A split that nothing came from has promised nothing."""
-    operator = assigned(disorder)
+    operator = assigned(out_of_order)
     names = [f"split {i}" for i in range(len(splits))]
     for name, times in zip(names, splits, strict=True):
         if times:
@@ -86,10 +86,10 @@ def test_watermark_is_the_least_that_any_split_promises(
             operator.process(times, 0)
     given_time = operator.due(names, 1)
 
-    least = min(max(times, default=BEGINNING + disorder + 1) for times in splits)
+    least = min(max(times, default=BEGINNING + out_of_order + 1) for times in splits)
     if all(splits):
         assert given_time is not None
-        assert given_time.time == least - disorder - 1
+        assert given_time.time == least - out_of_order - 1
     else:
         assert given_time is None
 

@@ -30,7 +30,7 @@ from millstream.operators.windows import frame_session as frame_sessions
 from millstream.operators.windows import frame_triggered as frame_triggers
 from millstream.plan.frame_windows import BEHIND, TIME, AssignFrameTime
 from millstream.plan.time import AssignTime, Behind
-from millstream.plan.windows import Everything, Windowed
+from millstream.plan.windows import GlobalWindow, Windowed
 from millstream.protocol.ids import Epoch
 from millstream.state.compaction import Merging, merged
 from millstream.testing import ManualClock
@@ -151,7 +151,7 @@ def frame_bench(window: AnyWindow, *, is_timed: bool = False) -> Bench:
 
 
 def row_bench(window: AnyWindow, *, is_timed: bool = False) -> Bench:
-    spec = Windowed(window, None, shows_window=not isinstance(window, Everything))
+    spec = Windowed(window, None, shows_window=not isinstance(window, GlobalWindow))
     return Bench(
         lambda clock: window_operator_of(spec, MEMORY, clock, is_timed=is_timed),
         has_deltas=False,
@@ -218,7 +218,7 @@ class Whims(Trigger):
             context.state["seen"] = context.state.get("seen", 0) + 1
         elif x % 11 == 0:
             context.state.clear()
-        return Action(x // 2 % 4) if x % 2 else Action.GO_ON
+        return Action(x // 2 % 4) if x % 2 else Action.CONTINUE
 
     def on_time(self, time: int, context: TriggerContext) -> Action:
         if time % 3 == 0 and context.count:
@@ -227,7 +227,7 @@ class Whims(Trigger):
 
     def on_end(self, context: TriggerContext) -> Action:
         is_known = context.key is not None and context.state.get("seen", 0) != 1
-        return Action.FIRE if is_known else Action.GO_ON
+        return Action.FIRE if is_known else Action.CONTINUE
 
 
 def by_key(made: list[tuple[Any, Any]]) -> dict[Any, list[Any]]:
@@ -247,7 +247,7 @@ def test_triggers_by_the_clock_make_of_frames_what_they_make_of_rows(
     steps: list[tuple[str, Any]], limit: int
 ) -> None:
     """The same trigger, the same results of every key in the same order."""
-    window = windows.everything(Whims())
+    window = windows.global_window(Whims())
     with small(limit):
         made = happen(frame_bench(window), steps, frame_of)
     rows = happen(row_bench(window), steps, dicts)
@@ -271,7 +271,7 @@ def test_triggers_by_timestamps_make_of_frames_what_they_make_of_rows(
     steps: list[tuple[str, Any]], limit: int
 ) -> None:
     """Rows come in order; time goes on by watermarks, and in steps."""
-    window = windows.everything(Whims())
+    window = windows.global_window(Whims())
     with small(limit):
         frames, rows = (
             frame_bench(window, is_timed=True),

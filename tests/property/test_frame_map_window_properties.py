@@ -17,7 +17,7 @@ from tests.simulation.frame_window_flows import Threes
 
 import millstream as ms
 from millstream import windows
-from millstream.plan.windows import CountWindows, Everything
+from millstream.plan.windows import CountWindows, GlobalWindow
 
 if TYPE_CHECKING:
     from millstream.plan.windows import AnyWindow
@@ -38,7 +38,7 @@ WINDOWS = st.one_of(
     st.builds(windows.sliding, st.integers(1, 12), st.integers(1, 12)),
     st.builds(windows.session, st.integers(1, 9)),
     st.builds(windows.count, st.integers(1, 5), st.integers(1, 5), exact=st.booleans()),
-    st.just(windows.everything(Threes())),
+    st.just(windows.global_window(Threes())),
 )
 CUTS = st.sampled_from(["keys", "all"])
 SCHEMA = {"key": pl.String, "at": pl.Int64, "x": pl.Int64}
@@ -63,14 +63,16 @@ def known(rows: Any) -> list[Any]:
 @examples(0.5)
 @given(ROWS, WINDOWS, st.integers(0, 8), st.integers(1, 3), CUTS)
 def test_functions_get_the_windows_and_rows_that_those_of_streams_get(
-    rows: list[Row], window: AnyWindow, disorder: int, workers: int, what: str
+    rows: list[Row], window: AnyWindow, out_of_order: int, workers: int, what: str
 ) -> None:
     """Every row of every window, late ones left out, at any number of workers."""
-    if isinstance(window, CountWindows | Everything):
+    if isinstance(window, CountWindows | GlobalWindow):
         # Where one of equal timestamps is the last of its window, either may be.
         rows = list({row[1]: row for row in rows}.values())
     flow = ms.Flow("both")
-    timed = flow.from_iterable(rows).event_time(lambda row: row[1], disorder=disorder)
+    timed = flow.from_iterable(rows).event_time(
+        lambda row: row[1], out_of_order=out_of_order
+    )
     frame = timed.to_frame(SCHEMA)
     cut = (frame.group_by("key") if what == "keys" else frame).window(window)
     mapped = cut.map_window(with_bounds, schema=MADE)
@@ -98,7 +100,7 @@ def test_rows_of_a_window_are_in_the_order_of_their_timestamps(
 ) -> None:
     """However they came; rows of one timestamp have no order among them."""
     flow = ms.Flow("order")
-    frame = flow.from_iterable(rows).to_frame(SCHEMA).event_time("at", disorder=60)
+    frame = flow.from_iterable(rows).to_frame(SCHEMA).event_time("at", out_of_order=60)
     lists = {"at": pl.List(pl.Int64)}
     cut = frame.group_by("key").window(window)
     made = cut.map_window(

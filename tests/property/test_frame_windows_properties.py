@@ -95,7 +95,7 @@ class Bench:
     """Operators one behind the other, which can be stopped and restored."""
 
     spec: Any
-    disorder: int
+    out_of_order: int
     engine: Any
     is_combined: bool
     made: list[tuple[Any, ...]] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Bench:
     def __post_init__(self) -> None:
         if self.is_combined:
             self.spec = replace(self.spec, is_combined=True)
-        time = AssignFrameTime(pl.col("at"), self.disorder)
+        time = AssignFrameTime(pl.col("at"), self.out_of_order)
         self.giver = FrameTimeAssigned((node(time),), 0, ManualClock())
         combine = CombinePanes(self.spec)
         self.combiner = (
@@ -184,12 +184,12 @@ class Bench:
         state.complete(Epoch(epoch))
 
 
-def promised(rows: list[Row], disorder: int) -> list[tuple[Row, int]]:
+def promised(rows: list[Row], out_of_order: int) -> list[tuple[Row, int]]:
     """Return every row with what its origin had promised before."""
     made, promise = [], BEGINNING
     for row in rows:
         made.append((row, promise if promise >= row[1] else BEGINNING))
-        promise = max(promise, row[1] - disorder - 1)
+        promise = max(promise, row[1] - out_of_order - 1)
     return made
 
 
@@ -229,16 +229,18 @@ def test_time_windows_have_the_rows_that_were_in_time_for_them(
     data: st.DataObject,
 ) -> None:
     """Which rows count follows from their origin alone; a window changes at most to that."""
-    (size, slide, offset), (disorder, lateness) = cut, bounds
+    (size, slide, offset), (out_of_order, lateness) = cut, bounds
     engine, is_combined, is_slotted = how
     aggregates = SLOTTED if is_slotted else AGGREGATES
     window = windows.sliding(size, slide, offset=offset)
-    bench = Bench(spec_of(window, lateness, aggregates), disorder, engine, is_combined)
+    bench = Bench(
+        spec_of(window, lateness, aggregates), out_of_order, engine, is_combined
+    )
     run(bench, origins, data)
     expected: dict[Any, list[int]] = defaultdict(list)
     late = 0
     for (key, time, value), promise in (
-        row for rows in origins for row in promised(rows, disorder)
+        row for rows in origins for row in promised(rows, out_of_order)
     ):
         last = (time - offset) // slide
         starts = [offset + k * slide for k in range(last - size // slide, last + 1)]
@@ -261,7 +263,7 @@ def test_time_windows_have_the_rows_that_were_in_time_for_them(
 def test_row_that_is_too_late_for_every_window_told_changes_none_of_them() -> None:
     """Its other window is not over yet, though it belongs to one that was told."""
     spec = spec_of(windows.sliding(2, 1), 1, AGGREGATES)
-    bench = Bench(spec, disorder=0, engine="polars", is_combined=False)
+    bench = Bench(spec, out_of_order=0, engine="polars", is_combined=False)
     bench.take("1", [("a", 4, 0)])
     bench.take("0", [("a", 5, 0)])
     bench.watermark(["0", "1"])
@@ -273,19 +275,22 @@ def test_row_that_is_too_late_for_every_window_told_changes_none_of_them() -> No
 
 @given(ORIGINS, st.integers(1, 12), st.integers(0, 8), st.data())
 def test_sessions_are_rows_less_than_the_gap_apart(
-    origins: tuple[list[Row], list[Row]], gap: int, disorder: int, data: st.DataObject
+    origins: tuple[list[Row], list[Row]],
+    gap: int,
+    out_of_order: int,
+    data: st.DataObject,
 ) -> None:
     """A row behind its promise reaches only over what was still to come then."""
     bench = Bench(
         spec_of(windows.session(gap), 0, AGGREGATES),
-        disorder,
+        out_of_order,
         "polars",
         is_combined=False,
     )
     run(bench, origins, data)
     reaching: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for (key, time, value), promise in (
-        row for rows in origins for row in promised(rows, disorder)
+        row for rows in origins for row in promised(rows, out_of_order)
     ):
         start = max(time, promise + 1)
         if start < time + gap:
@@ -401,7 +406,7 @@ def test_frames_and_rows_have_the_same_windows(
         flow.run(on="local", workers=workers)
         assert sorted(counts.result().rows()) == sorted(found.result())
         return
-    timed_rows = stream.event_time(lambda row: row[1], disorder=4)
+    timed_rows = stream.event_time(lambda row: row[1], out_of_order=4)
     timed = timed_rows.to_frame(SCHEMA).filter(pl.col("x") < 5)
     cut = timed.select("key", pl.all().exclude("key")).group_by("key").window(window)
     sums = cut.agg(total=pl.col("x").sum())

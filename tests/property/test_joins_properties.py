@@ -62,7 +62,8 @@ def driven(
     """Return what a join made, what was late for it, and the rows of both sides."""
     bench = Bench(spec, MEMORY)
     origins = [
-        Origin(number // 2, disorder) for number, disorder in enumerate(disorders)
+        Origin(number // 2, out_of_order)
+        for number, out_of_order in enumerate(disorders)
     ]
     left_over = [sum(step[0] == number for step in steps) for number in range(4)]
     for value, (number, key, time, action) in enumerate(steps):

@@ -134,7 +134,7 @@ def normal(name: str, value: Any) -> Any:
 @given(
     window=time_windows(),
     rows=events,
-    disorder=st.integers(0, 20),
+    out_of_order=st.integers(0, 20),
     name=names,
     told=moments,
     cuts=moments,
@@ -143,7 +143,7 @@ def test_time_windows_say_what_the_naive_answer_says(
     *,
     window: TimeWindows,
     rows: list[tuple[int, str, int]],
-    disorder: int,
+    out_of_order: int,
     name: str,
     told: set[int],
     cuts: set[int],
@@ -151,7 +151,7 @@ def test_time_windows_say_what_the_naive_answer_says(
     """Every window with rows once, with all rows that were not late for it."""
     aggregate, extra, answer = AGGREGATES[name]
     spec = Windowed(window, aggregate, shows_window=True, **extra)
-    work = arrivals(rows, disorder)
+    work = arrivals(rows, out_of_order)
     expected, late = naive_windows(window, 0, [arrival for arrival, _ in work])
 
     made, found_late = with_restarts(spec, work, cuts, told)
@@ -166,7 +166,7 @@ def test_time_windows_say_what_the_naive_answer_says(
 @given(
     window=time_windows(),
     rows=events,
-    disorder=st.integers(0, 20),
+    out_of_order=st.integers(0, 20),
     lateness=st.integers(1, 30),
     name=names,
     told=moments,
@@ -176,7 +176,7 @@ def test_allowed_lateness_updates_results_until_it_is_over(
     *,
     window: TimeWindows,
     rows: list[tuple[int, str, int]],
-    disorder: int,
+    out_of_order: int,
     lateness: int,
     name: str,
     told: set[int],
@@ -185,7 +185,7 @@ def test_allowed_lateness_updates_results_until_it_is_over(
     """The last result of a window has all rows that were not too late for it."""
     aggregate, extra, answer = AGGREGATES[name]
     spec = Windowed(window, aggregate, None, lateness, shows_window=True, **extra)
-    work = arrivals(rows, disorder)
+    work = arrivals(rows, out_of_order)
     expected, late = naive_windows(window, lateness, [arrival for arrival, _ in work])
 
     made, found_late = with_restarts(spec, work, told, told, batch)
@@ -198,7 +198,7 @@ def test_allowed_lateness_updates_results_until_it_is_over(
 @given(
     gap=st.integers(1, 20),
     rows=events,
-    disorder=st.integers(0, 20),
+    out_of_order=st.integers(0, 20),
     lateness=st.sampled_from([0, 0, 5, 15]),
     name=names,
     told=moments,
@@ -208,7 +208,7 @@ def test_sessions_say_what_the_naive_answer_says(
     *,
     gap: int,
     rows: list[tuple[int, str, int]],
-    disorder: int,
+    out_of_order: int,
     lateness: int,
     name: str,
     told: set[int],
@@ -218,7 +218,7 @@ def test_sessions_say_what_the_naive_answer_says(
     aggregate, extra, answer = AGGREGATES[name]
     window = SessionWindows(gap, "event")
     spec = Windowed(window, aggregate, None, lateness, shows_window=True, **extra)
-    work = arrivals(rows, disorder)
+    work = arrivals(rows, out_of_order)
     expected, late = naive_sessions(gap, lateness, [arrival for arrival, _ in work])
 
     made, found_late = with_restarts(spec, work, cuts, told)
@@ -237,7 +237,7 @@ def test_values_are_taken_in_the_order_of_their_timestamps(
     """Where the order of values counts, and none is late."""
     aggregate, extra, _ = AGGREGATES[name]
     spec = Windowed(window, aggregate, **extra)
-    work = arrivals(rows, disorder=10_000)
+    work = arrivals(rows, out_of_order=10_000)
 
     made, _ = with_restarts(spec, work, set(), told)
 
@@ -249,7 +249,7 @@ def test_values_are_taken_in_the_order_of_their_timestamps(
 @given(
     window=time_windows(),
     rows=events,
-    disorder=st.integers(0, 20),
+    out_of_order=st.integers(0, 20),
     lateness=st.sampled_from([0, 10]),
     name=st.sampled_from(["count", "max", "sum", "unique"]),
     told=moments,
@@ -258,7 +258,7 @@ def test_parts_of_panes_make_the_windows_that_rows_make(
     *,
     window: TimeWindows,
     rows: list[tuple[int, str, int]],
-    disorder: int,
+    out_of_order: int,
     lateness: int,
     name: str,
     told: set[int],
@@ -269,7 +269,7 @@ def test_parts_of_panes_make_the_windows_that_rows_make(
     spec = Windowed(window, aggregate, None, lateness, shows_window=True)
     combiner = CombinedPanes(nodes([CombineWindows(spec)]))
     receiver = window_operator_of(replace(spec, aggregate=of_parts(aggregate)))
-    work = arrivals(((0, None, time) for _, _, time in rows), disorder)
+    work = arrivals(((0, None, time) for _, _, time in rows), out_of_order)
     made: list[Any] = []
     promised = BEGINNING
     for number, (arrival, _) in enumerate(work):
@@ -277,7 +277,7 @@ def test_parts_of_panes_make_the_windows_that_rows_make(
             made += receiver.process(combiner.flush(), 0)
             made += [row for part in receiver.advance(promised) for row in part]
         made += receiver.process(combiner.process([arrival.row], 0), 0)
-        promised = max(promised, arrival.time - disorder - 1)
+        promised = max(promised, arrival.time - out_of_order - 1)
     for parts in combiner.finish():
         made += receiver.process(parts, 0)
     made += [row for part in receiver.finish() for row in part]

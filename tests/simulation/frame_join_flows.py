@@ -27,7 +27,7 @@ SCHEMA = {"key": pl.Int64, "at": pl.Int64, "name": pl.String}
 def timed(flow: ms.Flow, side: str) -> ms.Frame:
     """Read a side with its times."""
     rows = flow.from_iterable(readings(side), name=side)
-    stamped = rows.event_time(lambda row: row[1], disorder=DISORDER)
+    stamped = rows.event_time(lambda row: row[1], out_of_order=DISORDER)
     dicts = stamped.map(lambda row: dict(zip(SCHEMA, row, strict=True)))
     return dicts.to_frame(SCHEMA).drop("at")
 

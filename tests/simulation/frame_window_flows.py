@@ -67,7 +67,7 @@ def window_frames() -> Case:
     """Sliding windows that share panes, and sessions."""
     flow = ms.Flow("window frames")
     frame = flow.from_parallel(spread).map(row).to_frame(SCHEMA)
-    keyed = frame.event_time("at", disorder=4 * DISORDER).group_by("key")
+    keyed = frame.event_time("at", out_of_order=4 * DISORDER).group_by("key")
     sliding = keyed.window(ms.windows.sliding(SIZE, SLIDE, offset=3))
     sliding.agg(n=pl.len()).collect(name="sliding")
     keyed.window(ms.windows.session(GAP)).agg(n=pl.len()).collect(name="sessions")
@@ -88,7 +88,7 @@ def late_frames() -> Case:
     """Rows behind what their split had promised; there is one split."""
     flow = ms.Flow("late frames")
     numbers = flow.from_iterable([row(number) for number in range(COUNT)])
-    timed = numbers.event_time(lambda row: row["at"], disorder=SMALL_DISORDER)
+    timed = numbers.event_time(lambda row: row["at"], out_of_order=SMALL_DISORDER)
     frame = timed.to_frame(SCHEMA)
     counts = frame.group_by("key").window(ms.windows.tumbling(SLIDE)).agg(n=pl.len())
     counts.collect(name="counts")
@@ -109,7 +109,7 @@ def counted_frames() -> Case:
     """Windows by number in the order of time: by key, and over all."""
     flow = ms.Flow("counted frames")
     frame = flow.from_parallel(spread).map(row).to_frame(SCHEMA)
-    timed = frame.event_time("at", disorder=4 * DISORDER)
+    timed = frame.event_time("at", out_of_order=4 * DISORDER)
     threes = timed.group_by("key").window(ms.windows.count(3, exact=False))
     threes.agg(pl.col("at").sum()).collect(name="threes")
     timed.window(ms.windows.count(7)).agg(pl.col("at").implode()).collect(name="sevens")
@@ -135,8 +135,8 @@ def triggered_frames() -> Case:
     """Call a trigger by event time, and one by the clock: every row is in one result."""
     flow = ms.Flow("triggered frames")
     frame = flow.from_parallel(spread).map(row).to_frame(SCHEMA)
-    timed = frame.event_time("at", disorder=4 * DISORDER).group_by("key")
-    everything = ms.windows.everything(Threes())
+    timed = frame.event_time("at", out_of_order=4 * DISORDER).group_by("key")
+    everything = ms.windows.global_window(Threes())
     lists = pl.col("at").implode()
     timed.window(everything).agg(lists).collect(name="by time")
     frame.group_by("key").window(everything).agg(lists).collect(name="by clock")
@@ -229,7 +229,7 @@ def mapped_frames() -> Case:
     """Call a function with the rows of windows: by key, by number, by the clock."""
     flow = ms.Flow("mapped frames")
     frame = flow.from_parallel(spread).map(row).to_frame(SCHEMA)
-    timed = frame.event_time("at", disorder=4 * DISORDER)
+    timed = frame.event_time("at", out_of_order=4 * DISORDER)
     sliding = timed.group_by("key").window(ms.windows.sliding(SIZE, SLIDE, offset=3))
     sliding.map_window(listed, schema=LISTED).collect(name="sliding")
     sevens = timed.window(ms.windows.count(7))

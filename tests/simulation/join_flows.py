@@ -49,7 +49,7 @@ def readings(side: str) -> list[Reading]:
 def timed(flow: ms.Flow, side: str) -> ms.KeyedStream[int, str]:
     """Read a side with its times, by key."""
     rows = flow.from_iterable(readings(side), name=side)
-    stamped = rows.event_time(lambda row: row[1], disorder=DISORDER)
+    stamped = rows.event_time(lambda row: row[1], out_of_order=DISORDER)
     return stamped.key_by(lambda row: row[0]).map(lambda row: row[2])
 
 
@@ -123,7 +123,7 @@ def versions_joined() -> Case:
     flow = ms.Flow("versions-joined")
     left, right = timed(flow, "left"), timed(flow, "right")
     rows = flow.from_iterable(readings("left"), name="again")
-    stamped = rows.event_time(lambda row: row[1], disorder=DISORDER)
+    stamped = rows.event_time(lambda row: row[1], out_of_order=DISORDER)
     spread = stamped.shuffle().join_broadcast(right, lambda row: row[0], how="left")
     spread.map(lambda pair: (pair[0][2], pair[1])).collect(name="spread")
     case = finished(

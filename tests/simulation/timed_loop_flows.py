@@ -49,7 +49,7 @@ def key(number: int) -> int:
 def tokens(flow: ms.Flow) -> Any:
     """Return the tokens with their times."""
     made = flow.from_parallel(spread).map(lambda i: (i, laps(i)))
-    return made.event_time(lambda token: moment(token[0]), disorder=2 * DISORDER)
+    return made.event_time(lambda token: moment(token[0]), out_of_order=2 * DISORDER)
 
 
 def counted_by_window(rows: Any) -> Any:
@@ -129,7 +129,7 @@ def timed_frames() -> Case:
 def timed_rounds() -> Case:
     """Let rounds have windows: of numbers, of their sums, and of these sums."""
     flow = ms.Flow("timed-rounds")
-    timed = flow.from_parallel(spread).event_time(moment, disorder=2 * DISORDER)
+    timed = flow.from_parallel(spread).event_time(moment, out_of_order=2 * DISORDER)
 
     def halve(rows: Any) -> Any:
         keyed = rows.key_by(key)
@@ -153,7 +153,7 @@ def timed_rounds() -> Case:
 def timed_cycle() -> Case:
     """Let every round of a cycle see the times of the same rows."""
     flow = ms.Flow("timed-cycle")
-    timed = flow.from_parallel(spread).event_time(moment, disorder=2 * DISORDER)
+    timed = flow.from_parallel(spread).event_time(moment, out_of_order=2 * DISORDER)
 
     def body(rows: Any, state: ms.RoundState[int]) -> Any:
         changed = rows.map(lambda i: (i + state.value) % 17)

@@ -65,7 +65,7 @@ class EveryTwenty(ms.StatefulFunction[int, int, Any]):
 def event_timers() -> Case:
     """Timers of event time, several for a key, and the rows behind them by time."""
     flow = ms.Flow("event-timers")
-    rows = flow.from_parallel(spread).event_time(moment, disorder=2 * DISORDER)
+    rows = flow.from_parallel(spread).event_time(moment, out_of_order=2 * DISORDER)
     keyed = rows.key_by(lambda number: number % KEYS)
     keyed.process(EveryTwenty()).for_each(print, name="said")
     expected: list[Any] = [(i % KEYS, ("record", moment(i))) for i in range(COUNT)]
@@ -179,7 +179,7 @@ class Stretches(ms.StatefulFunction[int, int, Any]):
 def ordered() -> Case:
     """Put records and timers into one order: a time-out is right only then."""
     flow = ms.Flow("ordered")
-    rows = flow.from_parallel(spread).event_time(moment, disorder=2 * DISORDER)
+    rows = flow.from_parallel(spread).event_time(moment, out_of_order=2 * DISORDER)
     keyed = rows.key_by(lambda number: number % KEYS)
     keyed.process(Stretches(), in_time_order=True).for_each(print, name="stretches")
     expected: list[Any] = []

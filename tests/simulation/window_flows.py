@@ -44,16 +44,16 @@ def key(number: int) -> int:
     return number * number % KEYS
 
 
-def rows_of(disorder: int) -> list[Arrival]:
+def rows_of(out_of_order: int) -> list[Arrival]:
     """Return the rows as they come from one split."""
-    made = arrivals([(0, key(i), moment(i)) for i in range(COUNT)], disorder)
+    made = arrivals([(0, key(i), moment(i)) for i in range(COUNT)], out_of_order)
     return [arrival for arrival, _ in made]
 
 
 def sliding_windows() -> Case:
     """Windows by key, windows over all behind them, and over all from the beginning."""
     flow = ms.Flow("sliding")
-    timed = flow.from_parallel(spread).event_time(moment, disorder=2 * DISORDER)
+    timed = flow.from_parallel(spread).event_time(moment, out_of_order=2 * DISORDER)
     window = ms.windows.sliding(SIZE, SLIDE, offset=3)
     counts = timed.key_by(key).window(window).with_window().count()
     counts.for_each(print, name="counts")
@@ -85,7 +85,7 @@ def sliding_windows() -> Case:
 def session_windows() -> Case:
     """Sessions by key, the values of each in the order of time."""
     flow = ms.Flow("sessions")
-    timed = flow.from_parallel(spread).event_time(moment, disorder=2 * DISORDER)
+    timed = flow.from_parallel(spread).event_time(moment, out_of_order=2 * DISORDER)
     visits = timed.key_by(key).window(ms.windows.session(GAP))
     visits.map_window(
         lambda bounds, rows: (bounds, [moment(row) for row in rows])
@@ -101,7 +101,7 @@ def late_rows() -> Case:
     """Rows that are later than was promised: left out, and told."""
     flow = ms.Flow("late-rows")
     numbers = flow.from_iterable(range(COUNT))
-    timed = numbers.event_time(moment, disorder=SMALL_DISORDER)
+    timed = numbers.event_time(moment, out_of_order=SMALL_DISORDER)
     counts = (
         timed.group_by(key).window(ms.windows.tumbling(SLIDE)).with_window().count()
     )
@@ -124,7 +124,7 @@ def updated_windows() -> Case:
     """Late rows change results that were given: the last one of a window is right."""
     flow = ms.Flow("updated")
     numbers = flow.from_iterable(range(COUNT))
-    timed = numbers.event_time(moment, disorder=SMALL_DISORDER)
+    timed = numbers.event_time(moment, out_of_order=SMALL_DISORDER)
     windows = timed.group_by(key).window(
         ms.windows.sliding(SLIDE, SLIDE // 2), allowed_lateness=LATENESS
     )
@@ -149,7 +149,7 @@ def counted_windows() -> Case:
     keyed = flow.from_iterable(range(COUNT)).key_by(key)
     keyed.sliding_count_reduce(lambda x, y: x + y, 5, 2).for_each(print, name="sums")
     keyed.window(ms.windows.count(4, 3)).count().collect(name="counts")
-    timed = flow.from_parallel(spread).event_time(moment, disorder=2 * DISORDER)
+    timed = flow.from_parallel(spread).event_time(moment, out_of_order=2 * DISORDER)
     timed.map(moment).window(ms.windows.count(7)).collect().for_each(
         print, name="sevens"
     )
@@ -179,7 +179,7 @@ class Threes(ms.windows.Trigger):
             context.call_at(context.now // 100 * 100 + 99)
         if context.count == 3:
             return ms.windows.Action.FIRE | ms.windows.Action.PURGE
-        return ms.windows.Action.GO_ON
+        return ms.windows.Action.CONTINUE
 
     def on_time(
         self, time: int, context: ms.windows.TriggerContext
@@ -191,11 +191,11 @@ def triggered_windows() -> Case:
     """Call a trigger by event time, and one by the clock: every row is in one result."""
     flow = ms.Flow("triggered")
     numbers = flow.from_parallel(spread)
-    timed = numbers.event_time(moment, disorder=2 * DISORDER).key_by(key)
-    timed.window(ms.windows.everything(Threes())).collect().for_each(
+    timed = numbers.event_time(moment, out_of_order=2 * DISORDER).key_by(key)
+    timed.window(ms.windows.global_window(Threes())).collect().for_each(
         print, name="by-time"
     )
-    numbers.key_by(key).window(ms.windows.everything(Threes())).collect().for_each(
+    numbers.key_by(key).window(ms.windows.global_window(Threes())).collect().for_each(
         print, name="by-clock"
     )
     everything = [(key(i), i) for i in range(COUNT)]

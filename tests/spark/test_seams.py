@@ -169,7 +169,7 @@ def late_rows(*, is_read_twice: bool, **place: Any) -> list[list[Any]]:
     """Return sums of windows, the rows that came too late for them, and all rows."""
     flow = ms.Flow("times")
     rows = flow.read(Measured(), name="rows")
-    timed = rows.event_time(lambda row: row[1], disorder="10ms")
+    timed = rows.event_time(lambda row: row[1], out_of_order="10ms")
     windows = timed.key_by(lambda row: row[0]).window(tumbling("20ms")).count()
     found: list[ms.ResultHandle[Any]] = [
         windows.unkey().collect(),

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
 
 __all__ = [
-    "MAX_AHEAD",
+    "MAX_FUTURE_SKEW",
     "TimeVerbs",
     "by_value",
-    "checked_disorder",
+    "checked_out_of_order",
     "checked_timed",
     "time_spec",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
 
-MAX_AHEAD = "24h"
+MAX_FUTURE_SKEW = "24h"
 
 
 class TimeVerbs(Generic[T_co]):
@@ -42,16 +42,16 @@ class TimeVerbs(Generic[T_co]):
         self,
         timestamp: Callable[[T_co], int | datetime],
         *,
-        disorder: Duration = 0,
+        out_of_order: Duration = 0,
         idle_after: Duration | None = None,
-        max_ahead: Duration | None = MAX_AHEAD,
+        max_future_skew: Duration | None = MAX_FUTURE_SKEW,
         splits_in_order: bool = False,
         watermark: Callable[[], Callable[[T_co, int], int | None]] | None = None,
         name: str | None = None,
     ) -> Stream[T_co]:
         """Give every row a timestamp: milliseconds since 1970, or a `datetime`.
 
-        Rows of one split may be up to `disorder` older than rows before them; what is
+        Rows of one split may be up to `out_of_order` older than rows before them; what is
         older than that is late.  Call it right behind the source, where splits can be
         told apart.
 
@@ -61,17 +61,17 @@ class TimeVerbs(Generic[T_co]):
         ----------
         timestamp
             The timestamp of a row.
-        disorder
+        out_of_order
             By how much rows of a split are out of order, at most.
         idle_after
             A split that brings nothing for so long does not hold time back.
-        max_ahead
+        max_future_skew
             A timestamp further ahead of the clock does not move time; None for no bound.
         splits_in_order
             Whether splits follow each other in time, as the parts of one log do; those
             that have not been opened then do not hold time back.
         watermark
-            Instead of `disorder`: called once per split, returns a function that gets a
+            Instead of `out_of_order`: called once per split, returns a function that gets a
             row and its timestamp and returns up to which timestamp nothing more comes,
             or None for nothing new.
 
@@ -80,7 +80,7 @@ class TimeVerbs(Generic[T_co]):
         >>> import millstream as ms
         >>> flow = ms.Flow("event_time")
         >>> readings = flow.from_iterable([("a", 3), ("a", 1), ("a", 2)])
-        >>> timed = readings.event_time(lambda reading: reading[1], disorder=5)
+        >>> timed = readings.event_time(lambda reading: reading[1], out_of_order=5)
         >>> rows = timed.in_time_order().collect()
         >>> _ = flow.run(on="local")
         >>> rows.result()
@@ -90,7 +90,9 @@ class TimeVerbs(Generic[T_co]):
         if watermark is not None:
             checked_function("event_time", watermark)
         with located("event_time"):
-            spec = time_spec(timestamp, disorder, idle_after, max_ahead, watermark)
+            spec = time_spec(
+                timestamp, out_of_order, idle_after, max_future_skew, watermark
+            )
         spec = replace(spec, splits_in_order=splits_in_order)
         return self._timed("event_time", spec, name)
 
@@ -106,7 +108,9 @@ class TimeVerbs(Generic[T_co]):
         --------
         >>> import millstream as ms
         >>> flow = ms.Flow("drop_time")
-        >>> timed = flow.from_iterable([2, 3, 1]).event_time(lambda i: i, disorder=2)
+        >>> timed = flow.from_iterable([2, 3, 1]).event_time(
+        ...     lambda i: i, out_of_order=2
+        ... )
         >>> rows = timed.drop_time().collect()
         >>> _ = flow.run(on="local")
         >>> rows.result()
@@ -128,7 +132,9 @@ class TimeVerbs(Generic[T_co]):
         --------
         >>> import millstream as ms
         >>> flow = ms.Flow("in_time_order")
-        >>> timed = flow.from_iterable([2, 3, 1]).event_time(lambda i: i, disorder=2)
+        >>> timed = flow.from_iterable([2, 3, 1]).event_time(
+        ...     lambda i: i, out_of_order=2
+        ... )
         >>> rows = timed.in_time_order().collect()
         >>> _ = flow.run(on="local")
         >>> rows.result()
@@ -158,9 +164,9 @@ class TimeVerbs(Generic[T_co]):
 
 def time_spec(
     function: Callable[[Any], Any],
-    disorder: Duration,
+    out_of_order: Duration,
     idle_after: Duration | None,
-    max_ahead: Duration | None,
+    max_future_skew: Duration | None,
     watermark: Callable[[], Callable[[Any, int], int | None]] | None = None,
 ) -> AssignTime:
     """Return what `event_time` was asked for."""
@@ -168,22 +174,22 @@ def time_spec(
         checked_callable("event_time", watermark)
     return AssignTime(
         function,
-        checked_disorder(disorder, watermark),
+        checked_out_of_order(out_of_order, watermark),
         None if idle_after is None else milliseconds(idle_after, least=1),
-        None if max_ahead is None else milliseconds(max_ahead),
+        None if max_future_skew is None else milliseconds(max_future_skew),
         watermark,
     )
 
 
-def checked_disorder(disorder: Duration, watermark: object) -> int:
-    """Return the disorder in milliseconds; refuse it beside a watermark of one's own."""
-    if watermark is not None and disorder != 0:
+def checked_out_of_order(out_of_order: Duration, watermark: object) -> int:
+    """Return the out_of_order in milliseconds; refuse it beside a watermark of one's own."""
+    if watermark is not None and out_of_order != 0:
         msg = (
-            f"disorder={disorder!r} and a watermark of your own both say how late "
+            f"out_of_order={out_of_order!r} and a watermark of your own both say how late "
             "rows may be; give one of them"
         )
         raise UsageError(msg)
-    return milliseconds(disorder)
+    return milliseconds(out_of_order)
 
 
 def checked_timed(node: Node) -> None:

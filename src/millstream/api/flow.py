@@ -29,7 +29,7 @@ from millstream.launch.options import (
 )
 from millstream.plan.explain import explain_mermaid, explain_text
 from millstream.plan.logical import LogicalPlan, Node
-from millstream.plan.nodes import DeadLetters, LetterBudget, Map, Read
+from millstream.plan.nodes import DeadLetterLimit, DeadLetters, Map, Read
 from millstream.plan.stages import plan_stages
 from millstream.plan.timed import dropping_time, makes_pairs
 
@@ -407,7 +407,7 @@ class Flow:
     # Records that make a function raise
 
     def dead_letters(
-        self, max_letters: int, *, name: str | None = None
+        self, max_dead_letters: int, *, name: str | None = None
     ) -> Stream[DeadLetter]:
         """Go on without records that make a function raise; return them as a stream.
 
@@ -420,7 +420,7 @@ class Flow:
 
         Parameters
         ----------
-        max_letters
+        max_dead_letters
             The most letters that the job may have; one more fails it.
         name
             What messages and plans call it.
@@ -430,14 +430,14 @@ class Flow:
         >>> import millstream as ms
         >>> flow = ms.Flow("dead_letters")
         >>> numbers = flow.from_iterable(["1", "two", "3"]).map(int).collect()
-        >>> letters = flow.dead_letters(max_letters=10).collect()
+        >>> letters = flow.dead_letters(max_dead_letters=10).collect()
         >>> _ = flow.run(on="local")
         >>> numbers.result()
         [1, 3]
         >>> [(letter.operator, letter.record) for letter in letters.result()]
         [('map', 'two')]
         """
-        checked_count("dead_letters", "max_letters", max_letters)
+        checked_count("dead_letters", "max_dead_letters", max_dead_letters)
         before = [n for n in self.plan.nodes if isinstance(n.spec, DeadLetters)]
         if before:
             msg = (
@@ -446,7 +446,7 @@ class Flow:
             )
             raise UsageError(msg)
         node = self.add("dead_letters", DeadLetters(), (), name=name, width=1)
-        budget = LetterBudget(max_letters)
+        budget = DeadLetterLimit(max_dead_letters)
         budget_name = f"{node.name}.budget"
         self.add("dead_letters", budget, (node.id,), name=budget_name, width=1)
         return Stream(self, node)

@@ -86,7 +86,7 @@ _VERBS: dict[str, dict[str, str]] = {
         "withColumn": ".with_columns(name=...)",
         "withColumnRenamed": ".rename({...})",
         "withColumns": ".with_columns(...)",
-        "withWatermark": ".event_time(..., disorder=...)",
+        "withWatermark": ".event_time(..., out_of_order=...)",
         "write": ".write_parquet(...), .write_csv(...) or another of .write_*(...)",
     },
     "GroupedFrame": {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.api.building import checked_function, located, user_location
-from millstream.api.event_time import MAX_AHEAD, checked_disorder
+from millstream.api.event_time import MAX_FUTURE_SKEW, checked_out_of_order
 from millstream.api.frame_keys import GroupKeys, group_keys
 from millstream.api.frame_names import check_names, checked_columns
 from millstream.api.frame_times import promises_of, time_of
@@ -26,7 +26,7 @@ from millstream.plan.frames import Transform
 from millstream.plan.grouping import Columns
 from millstream.plan.nodes import Regroup
 from millstream.plan.time import LateRows, milliseconds
-from millstream.plan.windows import CountWindows, Everything, Panes, SessionWindows
+from millstream.plan.windows import CountWindows, GlobalWindow, Panes, SessionWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -64,9 +64,9 @@ class FrameTimeVerbs:
         self,
         timestamp: str | pl.Expr,
         *,
-        disorder: Duration = 0,
+        out_of_order: Duration = 0,
         idle_after: Duration | None = None,
-        max_ahead: Duration | None = MAX_AHEAD,
+        max_future_skew: Duration | None = MAX_FUTURE_SKEW,
         splits_in_order: bool = False,
         watermark: str | pl.Expr | Promises | None = None,
         name: str | None = None,
@@ -74,7 +74,7 @@ class FrameTimeVerbs:
         """Give every row a timestamp: a column, or what an expression makes of a row.
 
         It is a number of milliseconds since 1970 (`Int64`), or a `Datetime`, of which
-        what is below a millisecond is cut off.  Rows of one split may be up to `disorder`
+        what is below a millisecond is cut off.  Rows of one split may be up to `out_of_order`
         older than rows before them; what is older than that is late.  Call it right
         behind the source, where splits can be told apart.
 
@@ -84,17 +84,17 @@ class FrameTimeVerbs:
         ----------
         timestamp
             The timestamp of a row; a row without one fails the job.
-        disorder
+        out_of_order
             By how much rows of a split are out of order, at most.
         idle_after
             A split that brings nothing for so long does not hold time back.
-        max_ahead
+        max_future_skew
             A timestamp further ahead of the clock does not move time; None for no bound.
         splits_in_order
             Whether splits follow each other in time, as the parts of one log do; those
             that have not been opened then do not hold time back.
         watermark
-            Instead of `disorder`: a column or an expression that says of every row up to
+            Instead of `out_of_order`: a column or an expression that says of every row up to
             which timestamp nothing more comes in its split, or null for nothing new.  Or,
             as for streams, a function that is called once per split and returns such a
             function of a row, which is a dict, and its timestamp.
@@ -104,7 +104,7 @@ class FrameTimeVerbs:
         >>> import millstream as ms, polars as pl
         >>> flow = ms.Flow("event_time")
         >>> clicks = pl.DataFrame({"user": ["a", "b", "a"], "at": [1, 12, 5]})
-        >>> timed = flow.from_frame(clicks).event_time("at", disorder=10)
+        >>> timed = flow.from_frame(clicks).event_time("at", out_of_order=10)
         >>> windows = timed.group_by("user").window(ms.windows.tumbling(10))
         >>> counts = windows.agg(n=pl.len()).collect()
         >>> _ = flow.run(on="local")
@@ -118,9 +118,9 @@ class FrameTimeVerbs:
             time, kind = time_of(timestamp, self.schema)
             spec = specs.AssignFrameTime(
                 time,
-                checked_disorder(disorder, watermark),
+                checked_out_of_order(out_of_order, watermark),
                 None if idle_after is None else milliseconds(idle_after, least=1),
-                None if max_ahead is None else milliseconds(max_ahead),
+                None if max_future_skew is None else milliseconds(max_future_skew),
                 kind,
                 splits_in_order,
                 promises_of(watermark, self.schema),
@@ -277,7 +277,7 @@ class WindowedFrame:
         >>> import millstream as ms, polars as pl
         >>> flow = ms.Flow("map_window")
         >>> clicks = pl.DataFrame({"page": ["a", "b", "a"], "at": [1, 12, 5]})
-        >>> timed = flow.from_frame(clicks).event_time("at", disorder=10)
+        >>> timed = flow.from_frame(clicks).event_time("at", out_of_order=10)
         >>> def path(window: ms.windows.Window, rows: pl.DataFrame) -> pl.DataFrame:
         ...     return pl.DataFrame(
         ...         {"from": [window.start], "pages": ["".join(rows["page"])]}
@@ -394,7 +394,7 @@ class WindowedFrame:
                 aggregation, panes, window.is_exact, is_counted, window
             )
         is_timed = self._given.is_timed
-        if isinstance(window, Everything):
+        if isinstance(window, GlobalWindow):
             has_keys = self._keys.names != (WHOLE,)
             return specs.TriggerFrame(aggregation, window, columns, is_timed, has_keys)
         kind = _kind_of_times(self._flow, self._node) if is_timed else None

@@ -17,7 +17,7 @@ from millstream.errors import UsageError
 from millstream.plan.time import milliseconds
 from millstream.plan.windows import (
     CountWindows,
-    Everything,
+    GlobalWindow,
     SessionWindows,
     Time,
     TimeWindows,
@@ -27,7 +27,7 @@ from millstream.plan.windows import (
 if TYPE_CHECKING:
     from millstream.plan.time import Duration
 
-__all__ = ["count", "everything", "session", "sliding", "tumbling"]
+__all__ = ["count", "global_window", "session", "sliding", "tumbling"]
 
 
 def count(size: int, slide: int | None = None, *, exact: bool = True) -> CountWindows:
@@ -125,7 +125,7 @@ def session(gap: Duration, *, time: Time = "event") -> SessionWindows:
         return SessionWindows(milliseconds(gap, least=1), _time(time))
 
 
-def everything(trigger: Trigger, *, time: Time | None = None) -> Everything:
+def global_window(trigger: Trigger, *, time: Time | None = None) -> GlobalWindow:
     """One window with all rows of a key; the trigger says when it gives a result.
 
     Parameters
@@ -140,9 +140,9 @@ def everything(trigger: Trigger, *, time: Time | None = None) -> Everything:
     >>> class UpTo(ms.windows.Trigger):
     ...     def on_row(self, value, context):
     ...         fire = ms.windows.Action.FIRE | ms.windows.Action.PURGE
-    ...         return fire if value == "." else ms.windows.Action.GO_ON
-    >>> flow = ms.Flow("everything")
-    >>> sentences = flow.from_iterable("ab.c.").window(ms.windows.everything(UpTo()))
+    ...         return fire if value == "." else ms.windows.Action.CONTINUE
+    >>> flow = ms.Flow("sentences")
+    >>> sentences = flow.from_iterable("ab.c.").window(ms.windows.global_window(UpTo()))
     >>> texts = sentences.reduce(lambda x, y: x + y).collect()
     >>> _ = flow.run(on="local")
     >>> texts.result()
@@ -156,13 +156,13 @@ def everything(trigger: Trigger, *, time: Time | None = None) -> Everything:
             else ""
         )
         msg = (
-            f"`windows.everything` at {user_location()} takes an instance of Trigger, "
+            f"`windows.global_window` at {user_location()} takes an instance of Trigger, "
             f"got {given!r}{advice}"
         )
         raise UsageError(msg)
-    checked_function("windows.everything", trigger.on_row)
-    with located("windows.everything"):
-        return Everything(trigger, None if time is None else _time(time))
+    checked_function("windows.global_window", trigger.on_row)
+    with located("windows.global_window"):
+        return GlobalWindow(trigger, None if time is None else _time(time))
 
 
 def _windows(

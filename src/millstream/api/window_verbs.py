@@ -14,7 +14,7 @@ from millstream.plan.nodes import DropKey, Process
 from millstream.plan.time import DropTime, InTimeOrder, LateRow, LateRows, milliseconds
 from millstream.plan.windows import (
     CountWindows,
-    Everything,
+    GlobalWindow,
     SessionWindows,
     TimeWindows,
     Windowed,
@@ -36,7 +36,7 @@ T_co = TypeVar("T_co", covariant=True)
 K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
 
-_ANY_WINDOW = (CountWindows, TimeWindows, SessionWindows, Everything)
+_ANY_WINDOW = (CountWindows, TimeWindows, SessionWindows, GlobalWindow)
 
 
 class WindowVerbs(Generic[T_co]):
@@ -306,7 +306,7 @@ def _late_for(flow: Flow, node: Node) -> Node | None:
             return None
         if node.takes_times and isinstance(spec, Windowed | InTimeOrder | JoinSpec):
             is_ordered = isinstance(spec, Windowed) and isinstance(
-                spec.window, Everything
+                spec.window, GlobalWindow
             )
             if not is_ordered:
                 return node
@@ -331,7 +331,7 @@ def checked_window(
         is_event = not isinstance(window, CountWindows) and window.time == "event"
         if is_event:
             checked_timed(node)
-        if lateness_ms and (not is_event or isinstance(window, Everything)):
+        if lateness_ms and (not is_event or isinstance(window, GlobalWindow)):
             msg = (
                 "only windows of event time wait for late rows; leave out "
                 f"allowed_lateness={lateness!r}"

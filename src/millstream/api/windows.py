@@ -13,7 +13,7 @@ from millstream.plan.windows import (
     FIRST_IN_TIME,
     LAST_IN_TIME,
     CountWindows,
-    Everything,
+    GlobalWindow,
     Windowed,
 )
 
@@ -46,14 +46,14 @@ class WindowInput:
     def is_timed(self) -> bool:
         """Whether the window sees the timestamps of its rows."""
         window = self.window
-        if isinstance(window, Everything):
+        if isinstance(window, GlobalWindow):
             return self.node.makes_times and window.time != "processing"
         return not isinstance(window, CountWindows) and window.time == "event"
 
     @property
     def waits_for_order(self) -> bool:
         """Whether rows must come in the order of their timestamps."""
-        if isinstance(self.window, Everything):
+        if isinstance(self.window, GlobalWindow):
             return self.is_timed
         return isinstance(self.window, CountWindows) and self.node.makes_times
 
@@ -254,7 +254,9 @@ class WindowedStream(Generic[V_co, S_co]):
         --------
         >>> import millstream as ms
         >>> flow = ms.Flow("first")
-        >>> timed = flow.from_iterable([5, 3, 12]).event_time(lambda i: i, disorder=9)
+        >>> timed = flow.from_iterable([5, 3, 12]).event_time(
+        ...     lambda i: i, out_of_order=9
+        ... )
         >>> rows = timed.window(ms.windows.tumbling(10)).first().collect()
         >>> _ = flow.run(on="local")
         >>> rows.result()
@@ -271,7 +273,9 @@ class WindowedStream(Generic[V_co, S_co]):
         --------
         >>> import millstream as ms
         >>> flow = ms.Flow("last")
-        >>> timed = flow.from_iterable([5, 3, 12]).event_time(lambda i: i, disorder=9)
+        >>> timed = flow.from_iterable([5, 3, 12]).event_time(
+        ...     lambda i: i, out_of_order=9
+        ... )
         >>> rows = timed.window(ms.windows.tumbling(10)).last().collect()
         >>> _ = flow.run(on="local")
         >>> rows.result()

@@ -252,7 +252,7 @@ OPERATORS: dict[type[Spec], Factory] = {
     specs.Collect: _emitted,
     specs.Result: _emitted,
     specs.ForEach: _alone(CalledForEach),
-    specs.LetterBudget: _alone(CountedLetters),
+    specs.DeadLetterLimit: _alone(CountedLetters),
     specs.Write: _written,
 }
 """How the operators on rows are made that do not fuse; those on frames: `frame_build`."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.base import Operator, Rows
-from millstream.plan.nodes import LetterBudget
+from millstream.plan.nodes import DeadLetterLimit
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class CountedLetters(Operator):
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         super().__init__(nodes)
         spec = nodes[0].spec
-        assert isinstance(spec, LetterBudget)
-        self._letters_max = spec.letters_max
+        assert isinstance(spec, DeadLetterLimit)
+        self._letters_max = spec.dead_letters_max
         self._count = 0
         self.state = TaskState(lambda: self._count, self._put)
 
@@ -66,7 +66,7 @@ class CountedLetters(Operator):
         self._count += len(rows)
         if self._count > self._letters_max:
             msg = (
-                f"there are more than max_letters={self._letters_max} dead letters; the "
+                f"there are more than max_dead_letters={self._letters_max} dead letters; the "
                 f"last: {rows[-1]}"
             )
             raise ValueError(msg)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from millstream.columns.table import FrameAggregation
     from millstream.plan.spec import Needed, NeededOf
-    from millstream.plan.windows import Everything, Panes
+    from millstream.plan.windows import GlobalWindow, Panes
 
 __all__ = [
     "BEHIND",
@@ -91,7 +91,7 @@ class AssignFrameTime(Spec):
     kind
         The type of times that were made numbers; None if they were numbers.
     watermark
-        Instead of `disorder_ms`: makes a promise, or null, of a row; or what
+        Instead of `out_of_order_ms`: makes a promise, or null, of a row; or what
         `millstream.plan.time.AssignTime` has, a function that makes such functions.
     """
 
@@ -103,9 +103,9 @@ class AssignFrameTime(Spec):
     )
 
     time: Any
-    disorder_ms: int = 0
+    out_of_order_ms: int = 0
     idle_after_ms: int | None = None
-    max_ahead_ms: int | None = None
+    max_future_skew_ms: int | None = None
     kind: Any = None
     splits_in_order: bool = False
     watermark: Any = None
@@ -313,7 +313,7 @@ class TriggerFrame(Spec):
     )
 
     aggregation: FrameAggregation
-    window: Everything
+    window: GlobalWindow
     columns: tuple[str, ...]
     is_timed: bool = False
     has_keys: bool = True

@@ -24,6 +24,7 @@ __all__ = [
     "Collect",
     "Combine",
     "CombineAll",
+    "DeadLetterLimit",
     "DeadLetters",
     "DropKey",
     "Filter",
@@ -33,7 +34,6 @@ __all__ = [
     "ForEach",
     "Inspect",
     "KeyBy",
-    "LetterBudget",
     "Limit",
     "Map",
     "MapBatches",
@@ -463,7 +463,7 @@ class ForEach(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class LetterBudget(Spec):
+class DeadLetterLimit(Spec):
     """Count the dead letters of the whole job, and fail when there are more."""
 
     traits = Traits(
@@ -473,11 +473,11 @@ class LetterBudget(Spec):
         is_sink=True,
     )
 
-    letters_max: int
+    dead_letters_max: int
 
     def kept_fields(self) -> Iterable[Field]:
         """Return the budget, which may change."""
-        yield Field.of("letters at most", self.letters_max, Rule.FREE)
+        yield Field.of("letters at most", self.dead_letters_max, Rule.FREE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,15 +92,15 @@ class AssignTime(Spec):
     ----------
     function
         Returns the timestamp of a row.
-    disorder_ms
+    out_of_order_ms
         By how much a row may be older than one before it in the same split.
     idle_after_ms
         After this long without a row a split does not hold time back; None for never.
-    max_ahead_ms
+    max_future_skew_ms
         Timestamps further ahead of the clock do not move time; None for no bound.
     watermark
         Makes a function from row and timestamp to a promise, or None; instead of
-        `disorder_ms`.
+        `out_of_order_ms`.
     splits_in_order
         Whether splits that have not been opened do not hold time back.
     """
@@ -108,9 +108,9 @@ class AssignTime(Spec):
     traits = Traits(keeps="event time", keeps_time=False, may_fail_on_record=True)
 
     function: Callable[[Any], Any]
-    disorder_ms: int = 0
+    out_of_order_ms: int = 0
     idle_after_ms: int | None = None
-    max_ahead_ms: int | None = None
+    max_future_skew_ms: int | None = None
     watermark: Callable[[], Callable[[Any, int], int | None]] | None = None
     splits_in_order: bool = False
 
@@ -157,10 +157,10 @@ class LateRows(Spec):
 def watermark_fields(spec: AssignTime | AssignFrameTime) -> Iterable[Field]:
     """Yield what is kept of watermarks, on rows and on frames."""
     is_own = spec.watermark is not None
-    yield Field.of("promise", "the user's" if is_own else "by disorder")
-    yield Field.span("disorder", spec.disorder_ms, Rule.FREE)
+    yield Field.of("watermark", "the user's" if is_own else "by a bound")
+    yield Field.span("out of order by", spec.out_of_order_ms, Rule.FREE)
     yield Field.span("idle after", spec.idle_after_ms, Rule.FREE)
-    yield Field.span("ahead at most", spec.max_ahead_ms, Rule.FREE)
+    yield Field.span("future skew at most", spec.max_future_skew_ms, Rule.FREE)
     yield Field.of("splits in order", spec.splits_in_order, Rule.FREE)
 
 

@@ -28,7 +28,7 @@ __all__ = [
     "AnyWindow",
     "CombineWindows",
     "CountWindows",
-    "Everything",
+    "GlobalWindow",
     "Panes",
     "SessionWindows",
     "Time",
@@ -104,7 +104,7 @@ class SessionWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class Everything:
+class GlobalWindow:
     """All rows of a key; a trigger says when to look at them.
 
     Attributes
@@ -118,10 +118,10 @@ class Everything:
 
     def __str__(self) -> str:
         """Return how it is made, for people."""
-        return f"everything({type(self.trigger).__name__})"
+        return f"global_window({type(self.trigger).__name__})"
 
 
-AnyWindow = CountWindows | TimeWindows | SessionWindows | Everything
+AnyWindow = CountWindows | TimeWindows | SessionWindows | GlobalWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Panes:
 class Action(Flag):
     """What a trigger wants; two of them are joined with ``|``."""
 
-    GO_ON = 0
+    CONTINUE = 0
     FIRE = 1
     PURGE = 2
 
@@ -229,14 +229,14 @@ class TriggerContext:
 
 
 class Trigger:
-    """Says when `windows.everything` gives a result; override what is needed.
+    """Says when `windows.global_window` gives a result; override what is needed.
 
     Examples
     --------
     >>> class EveryThird(Trigger):
     ...     def on_row(self, value, context):
     ...         if context.count < 3:
-    ...             return Action.GO_ON
+    ...             return Action.CONTINUE
     ...         return Action.FIRE | Action.PURGE
     >>> EveryThird().on_row("c", TriggerContext("key", 0, 3, {}))
     <Action.FIRE|PURGE: 3>
@@ -244,7 +244,7 @@ class Trigger:
 
     def on_row(self, value: Any, context: TriggerContext) -> Action:  # noqa: ARG002
         """Say what follows from a row, which is in the window already."""
-        return Action.GO_ON
+        return Action.CONTINUE
 
     def on_time(self, time: int, context: TriggerContext) -> Action:  # noqa: ARG002
         """Say what follows from the time that `TriggerContext.call_at` named."""
@@ -252,7 +252,7 @@ class Trigger:
 
     def on_end(self, context: TriggerContext) -> Action:
         """Say what follows from the end of the input; by default rows are not lost."""
-        return Action.FIRE if context.count else Action.GO_ON
+        return Action.FIRE if context.count else Action.CONTINUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ def of_parts(aggregate: Aggregate) -> Aggregate:
 
 def window_field(window: AnyWindow) -> Field:
     """Return a window as far as state is cut by it."""
-    if isinstance(window, Everything):
+    if isinstance(window, GlobalWindow):
         return Field.of("window", f"{window}, {window.time or 'any'} time")
     offset = window.offset_ms if isinstance(window, TimeWindows) else 0
     return Field.of("window", f"{window}" + (f" from {offset} ms" if offset else ""))

@@ -514,7 +514,7 @@ def test_dead_letters_come_out_of_a_round(workers: int) -> None:
         lambda rows: rows.map(next_number), max_rounds=3
     )
     found = rows.collect()
-    letters = flow.dead_letters(max_letters=3).collect()
+    letters = flow.dead_letters(max_dead_letters=3).collect()
 
     flow.run(on="local", workers=workers)
 
@@ -534,7 +534,7 @@ def test_dead_letters_come_out_of_a_free_loop() -> None:
 
     flow = ms.Flow("letters")
     out = flow.from_iterable([1, 4, 6]).loop(body).collect()
-    letters = flow.dead_letters(max_letters=3).collect()
+    letters = flow.dead_letters(max_dead_letters=3).collect()
 
     flow.run(on="local", workers=2)
 

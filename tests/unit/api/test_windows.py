@@ -40,7 +40,7 @@ def test_results_of_event_time_windows_have_times_and_others_have_none() -> None
         ms.windows.session("1s"),
         ms.windows.tumbling("1s", time="processing"),
         ms.windows.count(3),
-        ms.windows.everything(ms.windows.Trigger()),
+        ms.windows.global_window(ms.windows.Trigger()),
     ):
         timed.window(window).sum()
 
@@ -58,7 +58,7 @@ def test_explain_says_which_windows_there_are() -> None:
         ms.windows.sliding("1m", "10s", offset="1s"),
         ms.windows.tumbling("1500ms", time="processing"),
         ms.windows.session("30s"),
-        ms.windows.everything(ms.windows.Trigger()),
+        ms.windows.global_window(ms.windows.Trigger()),
     ]
     for number, window in enumerate(kinds):
         timed.window(window).sum(name=f"w{number}").for_each(print)
@@ -72,7 +72,7 @@ def test_explain_says_which_windows_there_are() -> None:
         "w2 (sliding(60s, 10s))",
         "w3 (tumbling(1500ms, processing time))",
         "w4 (session(30s))",
-        "w5 (everything(Trigger))",
+        "w5 (global_window(Trigger))",
     ):
         assert label in text
 

@@ -42,14 +42,14 @@ def keyed(flow: ms.Flow, source: Source[Any], name: str = "in") -> Any:
     return flow.read(source, name=name).key_by(lambda row: row[0], name=f"{name}.k")
 
 
-def timed(flow: ms.Flow, source: Source[Any], disorder: int = 1000) -> Any:
+def timed(flow: ms.Flow, source: Source[Any], out_of_order: int = 1000) -> Any:
     rows = flow.read(source, name="in")
-    return rows.event_time(lambda row: row[2], disorder=disorder, name="time")
+    return rows.event_time(lambda row: row[2], out_of_order=out_of_order, name="time")
 
 
-def windows(window: Any, verb: str = "sum", disorder: int = 1000) -> Build:
+def windows(window: Any, verb: str = "sum", out_of_order: int = 1000) -> Build:
     def build(flow: ms.Flow, source: Source[Any]) -> Any:
-        rows = timed(flow, source, disorder).key_by(lambda row: row[0], name="k")
+        rows = timed(flow, source, out_of_order).key_by(lambda row: row[0], name="k")
         values = rows.map(lambda row: row[1], name="v")
         return getattr(values.window(window), verb)(name="op").collect(name="out")
 
@@ -94,7 +94,7 @@ def sorted_agg(*aggregates: Any) -> Build:
 
 def frame_windows(window: Any, *aggregates: Any) -> Build:
     def build(flow: ms.Flow, source: Source[Any]) -> Any:
-        rows = frame(flow, source).event_time("at", disorder=1000, name="time")
+        rows = frame(flow, source).event_time("at", out_of_order=1000, name="time")
         windows = rows.group_by("k").window(window)
         return windows.agg(*aggregates, name="op").collect(name="out")
 
@@ -231,8 +231,8 @@ CARRIED = {
     "another handle": (process(Summed), process(Counted), "state also more: ListState"),
     "more disorder": (
         windows(W.tumbling(300)),
-        windows(W.tumbling(300), disorder=1500),
-        "disorder was 1000 ms and is 1500 ms",
+        windows(W.tumbling(300), out_of_order=1500),
+        "out of order by was 1000 ms and is 1500 ms",
     ),
     "more rounds": (repeated(), repeated(max_rounds=3), "rounds at most was 2"),
 }

@@ -6,14 +6,14 @@ import pytest
 from tests.making import operators
 
 from millstream.operators.letters import CountedLetters, DeadLetter
-from millstream.plan.nodes import LetterBudget
+from millstream.plan.nodes import DeadLetterLimit
 from millstream.protocol.ids import Epoch
 
 LETTER = DeadLetter("x" * 500, "ValueError: no", "map", "record 3 of a.txt")
 
 
 def counted() -> CountedLetters:
-    (operator,) = operators([LetterBudget(3)])
+    (operator,) = operators([DeadLetterLimit(3)])
     assert isinstance(operator, CountedLetters)
     return operator
 
@@ -28,7 +28,7 @@ def test_letters_from_before_a_snapshot_count() -> None:
     after.state.restore(capture.segments("budget", 0), (0, 1024))
 
     assert after.process([LETTER], 0) == []
-    with pytest.raises(ValueError, match="more than max_letters=3 dead letters"):
+    with pytest.raises(ValueError, match="more than max_dead_letters=3 dead letters"):
         after.process([LETTER], 0)
 
 

@@ -237,8 +237,8 @@ class TimeAssigned(TimeGiver):
         spec = self._spec
         before = self.promised.get(self.origin, BEGINNING)
         latest = max(times)
-        is_ahead = spec.max_ahead_ms is not None and latest > self._ahead()
-        after = max(before, latest - spec.disorder_ms - 1)
+        is_ahead = spec.max_future_skew_ms is not None and latest > self._ahead()
+        after = max(before, latest - spec.out_of_order_ms - 1)
         if spec.watermark is not None or is_ahead or min(times) <= after:
             times = self._checked(times, rows, before)
         else:
@@ -255,12 +255,12 @@ class TimeAssigned(TimeGiver):
         return [timestamp(function(row)) for row in rows_iterator]
 
     def _ahead(self) -> int:
-        assert self._spec.max_ahead_ms is not None
-        return self._clock.wall_ms() + self._spec.max_ahead_ms
+        assert self._spec.max_future_skew_ms is not None
+        return self._clock.wall_ms() + self._spec.max_future_skew_ms
 
     def _checked(self, times: list[int], rows: Rows, promised: int) -> list[int]:
         """Return the timestamps, marking those that are behind what was promised."""
-        ahead = END_OF_TIME if self._spec.max_ahead_ms is None else self._ahead()
+        ahead = END_OF_TIME if self._spec.max_future_skew_ms is None else self._ahead()
         promise = self._promise_of()
         checked: list[int] = []
         rows_iterator = iter(rows)
@@ -275,9 +275,9 @@ class TimeAssigned(TimeGiver):
         return checked
 
     def _promise_of(self) -> Rule:
-        make, disorder_ms = self._spec.watermark, self._spec.disorder_ms
+        make, out_of_order_ms = self._spec.watermark, self._spec.out_of_order_ms
         if make is None:
-            return lambda _row, time: time - disorder_ms - 1
+            return lambda _row, time: time - out_of_order_ms - 1
         return self.rule(make)
 
 

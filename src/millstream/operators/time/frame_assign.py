@@ -63,9 +63,9 @@ class FrameTimeAssigned(TimeGiver):
 
     def _promising(self, times: pl.Series) -> pl.Series:
         """Return the timestamps that move time; null for those too far ahead."""
-        if self._spec.max_ahead_ms is None:
+        if self._spec.max_future_skew_ms is None:
             return times
-        ahead = self._clock.wall_ms() + self._spec.max_ahead_ms
+        ahead = self._clock.wall_ms() + self._spec.max_future_skew_ms
         is_ahead = times > ahead
         count = int(is_ahead.sum())
         if not count:
@@ -77,7 +77,7 @@ class FrameTimeAssigned(TimeGiver):
         """Return what every row promises; null for nothing new."""
         watermark = self._spec.watermark
         if watermark is None:
-            return promising - (self._spec.disorder_ms + 1)
+            return promising - (self._spec.out_of_order_ms + 1)
         if isinstance(watermark, pl.Expr):
             made = rows.select(watermark).to_series()
             return made.set(promising.is_null(), None)

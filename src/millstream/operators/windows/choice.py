@@ -22,7 +22,7 @@ from millstream.operators.windows.time import (
 from millstream.operators.windows.triggered import Triggered
 from millstream.plan.windows import (
     CountWindows,
-    Everything,
+    GlobalWindow,
     SessionWindows,
     TimeWindows,
     Windowed,
@@ -59,7 +59,7 @@ def window_operator(
             return EventTimeSessions(run, table)
         case SessionWindows():
             return ProcessingTimeSessions(run, table, clock)
-        case Everything():
+        case GlobalWindow():
             return Triggered(run, table, clock)
         case _:
             assert_never(spec.window)

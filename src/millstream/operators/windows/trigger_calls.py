@@ -67,7 +67,7 @@ class TriggerCalls(ABC):
         entry[COUNT] += 1
         context = self._context(key, now, entry)
         action = self._trigger.on_row(value, context)
-        if action is Action.GO_ON and context.wanted_at is None:
+        if action is Action.CONTINUE and context.wanted_at is None:
             return made
         return made + self._done(action, key, context, entries)
 

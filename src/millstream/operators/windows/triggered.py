@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.operators.windows.base import WindowedInTime, chunks
 from millstream.operators.windows.content import content_of
 from millstream.operators.windows.trigger_calls import KEPT, TriggerCalls
-from millstream.plan.windows import Everything, Window
+from millstream.plan.windows import GlobalWindow, Window
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Triggered(WindowedInTime):
     ) -> None:
         super().__init__(nodes, table)
         window = self.spec.window
-        assert isinstance(window, Everything)
+        assert isinstance(window, GlobalWindow)
         self._is_timed = nodes[-1].takes_times
         self._clock = clock
         content = content_of(self.spec, is_timed=False, is_merging=False, is_kept=True)

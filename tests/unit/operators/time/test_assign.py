@@ -100,7 +100,7 @@ def test_wakes_when_a_split_would_become_idle() -> None:
 
 def test_timestamp_far_ahead_does_not_move_time() -> None:
     """One broken clock does not make everybody else late."""
-    stand = Stand(max_ahead_ms=1_000)
+    stand = Stand(max_future_skew_ms=1_000)
     rows = stand.read("left", 10, 5_000, 11)
 
     assert [type(time) for time, _ in rows] == [int, int, int]

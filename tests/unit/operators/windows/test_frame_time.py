@@ -32,7 +32,7 @@ EVENTS = pl.DataFrame(
 
 
 def timed(flow: ms.Flow, events: pl.DataFrame = EVENTS) -> ms.Frame:
-    return flow.from_frame(events).event_time("at", disorder=30)
+    return flow.from_frame(events).event_time("at", out_of_order=30)
 
 
 def rows_of(make: Callable[[ms.Frame], ms.Frame]) -> list[tuple[Any, ...]]:
@@ -150,7 +150,7 @@ def test_a_late_row_changes_a_window_that_takes_late_rows() -> None:
 
 def test_a_timestamp_far_ahead_does_not_move_time() -> None:
     """The row is taken like any other, and counted."""
-    spec = AssignFrameTime(pl.col("at"), max_ahead_ms=10)
+    spec = AssignFrameTime(pl.col("at"), max_future_skew_ms=10)
     operator = FrameTimeAssigned((node(spec),), 0, ManualClock())
     made = operator.process(pl.DataFrame({"at": [5, 999, 4]}), 0)
     assert made[TIME].to_list() == [5, 999, 4]
@@ -219,7 +219,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], Any], str]] = {
         "leave out allowed_lateness",
     ),
     "two ways to say who is late": (
-        lambda f: f.event_time("at", disorder=5, watermark="x"),
+        lambda f: f.event_time("at", out_of_order=5, watermark="x"),
         "give one of them",
     ),
     "a watermark that is no time": (
@@ -264,7 +264,7 @@ def test_windows_survive_crashes() -> None:
     """The rows of every window are those of a run without faults."""
     flow = ms.Flow("crashes")
     rows = [("abc"[i % 3], i * 7 % 23 + i, i) for i in range(60)]
-    stream = flow.from_iterable(rows).event_time(lambda row: row[1], disorder=9)
+    stream = flow.from_iterable(rows).event_time(lambda row: row[1], out_of_order=9)
     frame = stream.to_frame({"key": pl.String, "at": pl.Int64, "x": pl.Int64})
     sums = frame.group_by("key").window(windows.sliding(12, 5))
     totals = sums.agg(total=pl.col("x").sum(), n=pl.len())

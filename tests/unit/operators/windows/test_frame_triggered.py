@@ -33,7 +33,7 @@ class Evens(Trigger):
 
     def on_row(self, value: Any, context: TriggerContext) -> Action:
         is_even = value["x"] % 2 == 0
-        return Action.FIRE | Action.PURGE if is_even else Action.GO_ON
+        return Action.FIRE | Action.PURGE if is_even else Action.CONTINUE
 
 
 class Always(Trigger):
@@ -43,7 +43,7 @@ class Always(Trigger):
         return Action.FIRE
 
     def on_end(self, context: TriggerContext) -> Action:
-        return Action.GO_ON
+        return Action.CONTINUE
 
 
 def planned(window: AnyWindow) -> Any:
@@ -54,7 +54,7 @@ def planned(window: AnyWindow) -> Any:
 
 
 def triggered(trigger: Trigger) -> TriggeredFrame:
-    spec = planned(windows.everything(trigger))
+    spec = planned(windows.global_window(trigger))
     return TriggeredFrame((node(spec),), MEMORY, ManualClock(), engine="polars")
 
 
@@ -120,7 +120,7 @@ class Locked(Evens):
 
     def on_row(self, value: Any, context: TriggerContext) -> Action:
         context.state["function"] = lambda: value
-        return Action.GO_ON
+        return Action.CONTINUE
 
 
 def test_memories_that_cannot_be_stored_are_named() -> None:

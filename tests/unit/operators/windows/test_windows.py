@@ -14,7 +14,7 @@ from millstream.plan.time import Behind, LateRow
 from millstream.plan.windows import (
     Action,
     CountWindows,
-    Everything,
+    GlobalWindow,
     SessionWindows,
     TimeWindows,
     Trigger,
@@ -350,7 +350,7 @@ class Batches(Trigger):
     def on_row(self, value: Any, context: TriggerContext) -> Action:
         if context.count == 1:
             context.call_at(context.now + 1000)
-        return Action.FIRE | Action.PURGE if context.count == 3 else Action.GO_ON
+        return Action.FIRE | Action.PURGE if context.count == 3 else Action.CONTINUE
 
     def on_time(self, time: int, context: TriggerContext) -> Action:
         return Action.FIRE | Action.PURGE
@@ -358,7 +358,7 @@ class Batches(Trigger):
 
 def test_trigger_fires_by_rows_and_by_time() -> None:
     """Whichever comes first."""
-    spec = Windowed(Everything(Batches(), None), None)
+    spec = Windowed(GlobalWindow(Batches(), None), None)
     clock = ManualClock()
     operator = in_processing_time(spec, clock)
 
@@ -373,16 +373,16 @@ class Running(Trigger):
 
     def on_row(self, value: Any, context: TriggerContext) -> Action:
         context.state["rows"] = context.state.get("rows", 0) + 1
-        return Action.FIRE if context.state["rows"] % 2 == 0 else Action.GO_ON
+        return Action.FIRE if context.state["rows"] % 2 == 0 else Action.CONTINUE
 
     def on_end(self, context: TriggerContext) -> Action:
-        return Action.GO_ON
+        return Action.CONTINUE
 
 
 def test_trigger_that_does_not_purge_sees_all_rows_again() -> None:
     """And what was sent on before does not change."""
     lists = aggregates.fold([], lambda items, value: items.append(value) or items)
-    spec = Windowed(Everything(Running(), None), lists)
+    spec = Windowed(GlobalWindow(Running(), None), lists)
     operator = in_processing_time(spec, ManualClock())
 
     made = operator.process([("k", n) for n in range(5)], 0)
@@ -393,7 +393,7 @@ def test_trigger_that_does_not_purge_sees_all_rows_again() -> None:
 
 def test_trigger_in_event_time_is_called_by_watermarks() -> None:
     """With the time it asked for."""
-    spec = Windowed(Everything(Batches(), "event"), COUNT)
+    spec = Windowed(GlobalWindow(Batches(), "event"), COUNT)
     operator = window_operator_of(spec, MEMORY)
     operator.process(timed(500), 0)
 
@@ -408,12 +408,12 @@ class Stuck(Batches):
 
     def on_time(self, time: int, context: TriggerContext) -> Action:
         context.call_at(time)
-        return Action.GO_ON
+        return Action.CONTINUE
 
 
 def test_trigger_that_asks_for_the_same_time_again_is_refused() -> None:
     """It would be called for ever."""
-    spec = Windowed(Everything(Stuck(), "event"), COUNT)
+    spec = Windowed(GlobalWindow(Stuck(), "event"), COUNT)
     operator = window_operator_of(spec)
     operator.process(timed(500), 0)
 
@@ -423,7 +423,7 @@ def test_trigger_that_asks_for_the_same_time_again_is_refused() -> None:
 
 def test_trigger_is_called_for_a_time_before_the_rows_behind_it() -> None:
     """Though one watermark brings both."""
-    spec = Windowed(Everything(Batches(), "event"), None)
+    spec = Windowed(GlobalWindow(Batches(), "event"), None)
     operator = window_operator_of(spec)
 
     made = operator.process(timed(0, 999, 1001), 0)
