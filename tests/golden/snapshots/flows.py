@@ -161,7 +161,7 @@ class Threes(ms.windows.Trigger):
             context.call_at(context.now // 100 * 100 + 99)
         if context.count == 3:
             return ms.windows.Action.FIRE | ms.windows.Action.PURGE
-        return ms.windows.Action.GO_ON
+        return ms.windows.Action.CONTINUE
 
     def on_time(
         self, time: int, context: ms.windows.TriggerContext
@@ -175,7 +175,7 @@ def keyed(flow: ms.Flow, gate: Gate) -> None:
     keys = (float("nan"), ("a", float("nan")), date(2030, 1, 2), None, 1 << 70)
     by_kind = numbers.key_by(lambda i: keys[key(i)], name="kinds of keys")
     by_kind.process(Kinds(), name="kinds").unkey(name="said").collect(name="kinds said")
-    timed = numbers.event_time(moment, disorder=80, name="times")
+    timed = numbers.event_time(moment, out_of_order=80, name="times")
     marked = timed.key_by(key, name="keys").process(Marked(), name="marked")
     marked.unkey(name="marks").collect(name="marked said")
 
@@ -202,7 +202,7 @@ def summed(flow: ms.Flow, gate: Gate) -> None:
 def windowed(flow: ms.Flow, gate: Gate) -> None:
     """Windows of rows, late ones too, and triggers."""
     numbers = flow.read(Halted(gate), name="numbers")
-    timed = numbers.event_time(moment, disorder=6, name="times")
+    timed = numbers.event_time(moment, out_of_order=6, name="times")
     by_key = timed.key_by(key, name="keys")
     sliding = by_key.window(ms.windows.sliding(90, 30, offset=3), allowed_lateness=10)
     lists = sliding.map_window(lambda w, rows: (w, rows), name="sliding").unkey(
@@ -216,14 +216,14 @@ def windowed(flow: ms.Flow, gate: Gate) -> None:
     counted = visits.with_window().count(name="sessions")
     counted.unkey(name="visits").collect(name="visited")
     counted.late(name="late").collect(name="left out")
-    threes = by_key.window(ms.windows.everything(Threes()))
+    threes = by_key.window(ms.windows.global_window(Threes()))
     threes.collect(name="threes").unkey(name="triples").collect(name="triggered")
 
 
 def joined(flow: ms.Flow, gate: Gate) -> None:
     """Two sides of rows that wait for each other."""
     numbers = flow.read(Halted(gate), name="numbers")
-    left = numbers.event_time(moment, disorder=6, name="times").key_by(key, name="keys")
+    left = numbers.event_time(moment, out_of_order=6, name="times").key_by(key, name="keys")
     right = left.map(lambda i: {"half": i / 2, "of": [i]}, name="halves")
     left.interval_join(right, -10, 10, name="interval").unkey(name="near").collect(
         name="intervals"
@@ -253,14 +253,14 @@ def framed(flow: ms.Flow, gate: Gate) -> None:
     frame.join(grouped.agg(n=pl.len(), name="sizes"), "key", name="join").collect(
         name="joined"
     )
-    timed = frame.event_time("at", disorder=80, name="times").group_by("key")
+    timed = frame.event_time("at", out_of_order=80, name="times").group_by("key")
     timed.window(ms.windows.sliding(30, 10)).agg(n=pl.len(), name="slides").collect(
         name="slid"
     )
     timed.window(ms.windows.session(40)).agg(n=pl.len(), name="sessions").collect(
         name="visited"
     )
-    timed.window(ms.windows.everything(Threes())).agg(
+    timed.window(ms.windows.global_window(Threes())).agg(
         pl.col("at").sum(), name="threes"
     ).collect(name="triggered")
 
@@ -302,7 +302,7 @@ def failing(flow: ms.Flow, gate: Gate) -> None:
     """Dead letters, kept by key and collected."""
     numbers = flow.read(Halted(gate), name="numbers")
     numbers.map(lambda i: 60 // (i % 7), name="divide").collect(name="divided")
-    letters = flow.dead_letters(max_letters=100, name="letters")
+    letters = flow.dead_letters(max_dead_letters=100, name="letters")
     kept = letters.key_by(lambda letter: letter.record % 2, name="parity")
     none: list[ms.DeadLetter] = []
     lists = kept.map_with_state(none, lambda s, x: ([*s, x], list(s)), name="last")
