@@ -2,7 +2,7 @@
 
 Each check takes a `Subject`: the classes to test and how a driver uses them.
 ``tests/unit/state/test_store.py`` runs them on the real ones,
-``tests/unit/state/test_store_canaries.py`` on ones that were broken on purpose.
+``tests/unit/state/test_store_mutations.py`` on ones that were broken on purpose.
 """
 
 from __future__ import annotations

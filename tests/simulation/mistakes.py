@@ -1,6 +1,6 @@
 """Mistakes that somebody could make in snapshots and recovery, by name.
 
-Each patches the engine; `test_recovery_canaries` runs seeds until one shows it.
+Each patches the engine; `test_recovery_mutations` runs seeds until one shows it.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from tests.simulation.visits import Visits, pieces
 
 from millstream.plan.iteration import Port
 from millstream.protocol.align import Aligner, Phase
-from millstream.protocol.looks import Looks
 from millstream.protocol.rounds import Decider, Head, HeadPhase
+from millstream.protocol.termination import TerminationDetector
 from millstream.runtime.free_head import FreeHeadIntake
 from millstream.runtime.head import HeadIntake
 from millstream.runtime.intake import ChannelIntake
@@ -50,15 +50,15 @@ BRANCHES: dict[str, tuple[type[Any], str, Callable[..., Any]]] = {
         lambda intake: intake._in_flight.restored,
     ),
     "a look finds rows": (
-        Looks,
-        "_look_for_end",
+        TerminationDetector,
+        "_probe_for_end",
         lambda _, parts: any(part.returned for part in parts),
     ),
     "last words go round": (
-        Looks,
-        "_look_for_end",
+        TerminationDetector,
+        "_probe_for_end",
         lambda looks, parts: (
-            looks._look.asks_last_words and any(part.returned for part in parts)
+            looks._probe.asks_flush and any(part.returned for part in parts)
         ),
     ),
     "rows are under way at a cut in a loop that nobody reads any more": (

@@ -181,7 +181,7 @@ class _Rules:
         return hmac.digest(derive_key(self.key, b"claim"), text, "sha256").hex()
 
     def check(self, old: Claim, *, is_running: bool, is_sure: bool = True) -> None:
-        """Refuse to take the directory from who has it; `is_sure` that he runs, or not."""
+        """Refuse to take the directory from who has it; `is_sure` whether they run."""
         is_own_job = old.job == self.new.job or (
             old.state != "" and old.state == self.new.state
         )

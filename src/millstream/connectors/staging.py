@@ -153,6 +153,6 @@ def _not_there(place: Path | None) -> SnapshotError:
 def _not_ours(path: Path) -> SnapshotError:
     msg = (
         f"{path}, where Spark stages rows for this job, belongs to another user, who could "
-        "put rows of his own there; remove it, or pass a staging= that only you can write"
+        "put rows of their own there; remove it, or pass a staging= that only you can write"
     )
     return SnapshotError(msg)

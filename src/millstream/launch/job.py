@@ -303,7 +303,7 @@ class Job:
             A new directory to copy the snapshot to, for ``resume_from=``.  If it cannot
             be written, the job goes on.
         drain
-            Let the job read its input to the end, and say its last words, before it
+            Let the job read its input to the end, and flush for the last time, before it
             ends; for input that has an end.
 
         Examples

@@ -23,7 +23,7 @@ from millstream.observe.log import show_log
 from millstream.protocol.handshake import derive_key
 from millstream.runtime.background import Threaded
 from millstream.runtime.clock import SystemClock
-from millstream.runtime.heartbeat import Heart
+from millstream.runtime.heartbeat import HeartbeatThread
 from millstream.runtime.tcp import TCPNetwork
 from millstream.runtime.worker import Worker
 
@@ -137,7 +137,7 @@ def _serve(bootstrap: Bootstrap, deployment: Deployment, *, owns_process: bool) 
     """Run a worker beside a heart."""
     config = deployment.config
     is_over = threading.Event()
-    heart = Heart(
+    heart = HeartbeatThread(
         bootstrap.worker,
         _network(bootstrap, config, listens=False),
         bootstrap.coordinator,

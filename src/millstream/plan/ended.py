@@ -1,8 +1,8 @@
 """What is left to do of a plan some of whose operators have ended in an earlier run.
 
-An operator has *ended* when it has read all that it needs and said its last words.  It gives
+An operator has *ended* when it has read all that it needs and flushed for the last time.  It gives
 nothing more, whatever stands in front of it now and however many tasks it would have, and
-what is behind it in its stage has nothing to do but to say its own last words.  One that
+what is behind it in its stage has nothing to do but to flush its own rest.  One that
 was *left*, because nobody read what it made, has not ended: it goes on if it is read again,
 and has nothing to do as long as it is not.  Sources are no operators here: one that is at
 its end ends again.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import Epoch
 
 __all__ = [
-    "LAST_WORDS",
+    "FLUSH",
     "ROUND_END",
     "Barrier",
     "Hops",
@@ -65,15 +65,15 @@ class RoundEnd:
 
     Attributes
     ----------
-    asks_last_words
-        Whether operators of a free loop say what they would say at its end, before it.
+    asks_flush
+        Whether operators of a free loop say what they would flush at its end, before it.
     """
 
-    asks_last_words: bool = False
+    asks_flush: bool = False
 
 
 ROUND_END = RoundEnd()
-LAST_WORDS = RoundEnd(asks_last_words=True)
+FLUSH = RoundEnd(asks_flush=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ Of an iteration inside another one, `input ended` is the end of the outer round.
 `over` once per outer round, and collects again.  Decisions are numbered through all of them.
 
 A *free loop* has no rounds.  Its heads obey decisions all the same: to look at what goes
-round, and that it is over (`millstream.protocol.looks`).  Its decider is a `LoopDecider` too.
+round, and that it is over (`millstream.protocol.termination`).  Its decider is a `LoopDecider` too.
 
 Unread loops
 ------------

@@ -27,7 +27,7 @@ from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.watermark import Watermark
 from millstream.runtime.chain import TaskFailedError
 from millstream.state.batches import joined
-from millstream.state.shelf import Shelf
+from millstream.state.spill_buffer import SpillBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from millstream.ports import Network
     from millstream.protocol.ids import Generation, PeerId
     from millstream.runtime.splits import SplitsHeard
-    from millstream.state.shelf import Kept
+    from millstream.state.spill_buffer import Kept
 
 __all__ = [
     "BackChannel",
@@ -158,7 +158,7 @@ class BackChannel(InputChannel):
 
     def __init__(self, channel: Channel, memory_bytes: int) -> None:
         super().__init__(channel)
-        self._shelf = Shelf(memory_bytes)
+        self._shelf = SpillBuffer(memory_bytes)
         self._elements: deque[Kept | Mark] = deque()
 
     def __len__(self) -> int:

@@ -4,8 +4,8 @@ Rows of the input and rows that came round leave in the order in which they came
 rows that were under way in the loop are logged (abs-snapshots.md, Algorithm 2) and stored
 with the snapshot; after a recovery they come round once more, before anything else.
 
-When the loop ends, and how far time has come in it, is decided in `millstream.protocol.looks`.
-That needs no storing: after a recovery the input ends again, and looking begins anew.
+When the loop ends, and how far time has come in it, is decided in `millstream.protocol.termination`.
+That needs no storing: after a recovery the input ends again, and probing begins anew.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from millstream.plan.frame_windows import TIME
 from millstream.plan.iteration import LoopHead, Outlet, Port, place_state
 from millstream.protocol.align import BatchArrived, Phase
 from millstream.protocol.barrier import RoundEnd
-from millstream.protocol.looks import LookingHead
 from millstream.protocol.rounds import HeadPhase
+from millstream.protocol.termination import ProbeState
 from millstream.protocol.watermark import BEGINNING, Watermark
 from millstream.runtime.loop_intake import LoopIntake
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
-    from millstream.protocol.looks import Look
     from millstream.protocol.rounds import Decision
+    from millstream.protocol.termination import TerminationProbe
     from millstream.runtime.channels import InputChannel, Mark, OutputChannel
     from millstream.state.base import ShardRange, State
 
@@ -57,7 +57,7 @@ class FreeHeadIntake(LoopIntake):
         self._node = node
         self._hops_max = node.spec.iteration.hops_max
         self._least_of = _least_of(node)
-        self._looking = LookingHead()
+        self._probing = ProbeState()
         self._in_flight = InFlight()
 
     def states(self) -> dict[str, State]:
@@ -133,7 +133,7 @@ class FreeHeadIntake(LoopIntake):
         self._delivered.popleft()
         self._current = channel
         if channel.port == Port.RETURNED:
-            self._looking.come_back(len(rows), self._least_of(rows))
+            self._probing.come_back(len(rows), self._least_of(rows))
         return rows, 0
 
     def _pass_mark(self, channel: InputChannel, mark: Watermark | RoundEnd) -> None:
@@ -148,7 +148,7 @@ class FreeHeadIntake(LoopIntake):
         if self._returned <= self._rounds_ended:
             self._rounds_ended.clear()
             self._head.returned()
-            self._looking.end()
+            self._probing.end()
             self._tell_news()
 
     def _end(self, channel: InputChannel) -> None:
@@ -167,17 +167,17 @@ class FreeHeadIntake(LoopIntake):
             raise RuntimeError(msg)
 
     def _carry_out(self, decision: Decision) -> None:
-        look: Look = decision.value
-        self.are_words_due = look.asks_last_words
+        probe: TerminationProbe = decision.value
+        self.is_flush_due = probe.asks_flush
         if decision.is_over:
             self._head.given()
             return
         self._head.replayed()
         self.outlet = Outlet.BODY
         self.is_mark_due = True
-        self._looking.begin(self._promise())
-        if look.promise != self._told:
-            self.watermark_due = self._told = look.promise
+        self._probing.begin(self._promise())
+        if probe.promise != self._told:
+            self.watermark_due = self._told = probe.promise
 
     def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
         if isinstance(element, Watermark):
@@ -193,9 +193,9 @@ class FreeHeadIntake(LoopIntake):
         self._tell_news()
 
     def _tell_news(self) -> None:
-        """Tell the decider what is known now, unless a look is under way."""
+        """Tell the decider what is known now, unless a probe is under way."""
         if self._head.phase is HeadPhase.COLLECTING:
-            self._tell_ready(self._looking.part(self._promise()))
+            self._tell_ready(self._probing.part(self._promise()))
 
     def _promise(self) -> Watermark | None:
         """Return what the input has promised; None if it is over."""

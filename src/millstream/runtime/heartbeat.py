@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from millstream.ports import Address, Clock, NetworkEvent
     from millstream.runtime.tcp import TCPNetwork
 
-__all__ = ["Heart"]
+__all__ = ["HeartbeatThread"]
 
 _DIAL_WAIT_S = 0.02
 """How long the thread waits for the network while it is being connected."""
 
 
-class Heart:
+class HeartbeatThread:
     """Beats until it is stopped or the coordinator is gone.
 
     Parameters

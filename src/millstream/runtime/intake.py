@@ -64,8 +64,8 @@ class ChannelIntake:
     outlet = 0
     #: Whether the end of a round must leave at `outlet` before anything else.
     is_mark_due = False
-    #: Whether the operators of a free loop say their last words before that.
-    are_words_due = False
+    #: Whether the operators of a free loop flush for the last time before that.
+    is_flush_due = False
     #: How often what is taken next has gone round a free loop, if that must be said first.
     hops_due: int | None = None
     #: Whether the task stands still but for what must come round a loop before its pause.
@@ -171,7 +171,7 @@ class ChannelIntake:
             self._begin_time()
         self._rounds_ended.clear()
         self._rounds_done += 1
-        self.are_words_due = False
+        self.is_flush_due = False
 
     def announce(self, barrier: Barrier) -> None:
         """Channels bring the barrier; the announcement is for those without any."""
@@ -253,7 +253,7 @@ class ChannelIntake:
             self._obey(self._aligner.handle(BarrierArrived(own, element)))
         elif isinstance(element, RoundEnd):
             self._rounds_ended.add(own)
-            self.are_words_due |= element.asks_last_words
+            self.is_flush_due |= element.asks_flush
             self._note_end(channel.port)
         elif isinstance(element, Hops):
             channel.hops = element.count
@@ -348,7 +348,7 @@ class SourceIntake:
 
     outlet = 0
     is_mark_due = False
-    are_words_due = False
+    is_flush_due = False
     hops_due: int | None = None
     watermark_due: Watermark | None = None
     has_rounds = False

@@ -14,13 +14,13 @@ time, the operators behind learn of it front to back, and what follows is worked
 anything else is taken.  The same holds for operators that asked to be called by the clock.
 
 While RUNNING it cuts where its intake says so: it captures the state of its operators,
-sends the barrier on and hands the capture to whoever keeps it.  Its last words are not
+sends the barrier on and hands the capture to whoever keeps it.  Its final flush is not
 cut; a snapshot has either all of them or none.  Where the barrier goes round a loop, the
 capture waits for it, and takes what came round before it along.
 
 In the body of an iteration a round is like an input of its own: at its end the operators
-say their last words, the mark of the end goes on, and they begin anew.  Where the input
-itself ends, there is nothing left to say.  Operators of a free loop say their last words when
+flush for the last time, the mark of the end goes on, and they begin anew.  Where the input
+itself ends, there is nothing left to say.  Operators of a free loop flush for the last time when
 it has become quiet, as these may go round, and go on.
 """
 
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.errors import RemoteProtocolError, SnapshotError
 from millstream.operators.failure import blame_at
 from millstream.plan.iteration import Outlet
-from millstream.protocol.barrier import LAST_WORDS, ROUND_END, Hops, Order
+from millstream.protocol.barrier import FLUSH, ROUND_END, Hops, Order
 from millstream.protocol.ids import Epoch
 from millstream.runtime.chain import FAILURES, Chain, TaskFailedError
 from millstream.runtime.intake import SourceIntake
@@ -211,9 +211,9 @@ class Task:
         self._nodes_left = len(self.stage.nodes) if was_left else 0
 
     def end_behind(self, spent: int) -> None:
-        """Say the last words of all but the first operators, which have ended before."""
+        """Flush for the last time: all but the first operators, which have ended before."""
         if self._intake.has_rounds:
-            # Its last words were those of its last round.
+            # Its final flush was that of its last round.
             self.end_at_once()
             return
         over = frozenset(node.id for node in self.stage.nodes[:spent])
@@ -368,7 +368,7 @@ class Task:
                 self.phase = TaskPhase.DRAINING
         elif self._intake.is_round_over:
             # Of a free loop: more may have come behind the look, and it must not wait.
-            if self._intake.are_words_due:
+            if self._intake.is_flush_due:
                 self._begin_finish()
             else:
                 self._pass_look()
@@ -388,7 +388,7 @@ class Task:
 
     def _mark_round(self, outlet: int) -> None:
         """Send the end of a round behind its rows."""
-        mark = LAST_WORDS if self._intake.are_words_due else ROUND_END
+        mark = FLUSH if self._intake.is_flush_due else ROUND_END
         self._put_marks(outlet, mark)
         self._intake.is_mark_due = False
 
@@ -492,13 +492,13 @@ class Task:
         self._finishing = self._finish()
 
     def _finish(self) -> Iterator[None]:
-        """Let the operators say their last words, one batch per step."""
+        """Let the operators flush for the last time, one batch per step."""
         for index, operator in enumerate(self._chain.operators):
             yield from self._chain.say(index, operator.finish)
             self._seal(operator, Epoch(self.epoch + 1))
 
     def _finish_behind(self, over: frozenset[int]) -> Iterator[None]:
-        """Let those operators say their last words that come behind all of these nodes."""
+        """Let those operators flush for the last time that come behind all of these nodes."""
         self._intake.close()
         for index, operator in enumerate(self._chain.operators):
             if over.isdisjoint(node.id for node in operator.nodes):
@@ -514,7 +514,7 @@ class Task:
                 return
 
     def _finished(self) -> None:
-        if not self._intake.has_rounds and not self._intake.are_words_due:
+        if not self._intake.has_rounds and not self._intake.is_flush_due:
             self.phase = TaskPhase.DRAINING
             return
         for operator in self._chain.operators:

@@ -20,7 +20,7 @@ CREDIT     a number of bytes, 8 bytes
 HOPS       a number, 8 bytes
 SPLITS     msgpack of `millstream.protocol.barrier.Splits.to_wire`
 WATERMARK  a timestamp, 8 bytes, and whether its input is idle, 1 byte
-ROUND      whether last words are asked for, 1 byte
+ROUND      whether a flush is asked for, 1 byte
 END CLOSE  nothing
 =========  ==========================================================
 
@@ -40,7 +40,7 @@ import msgpack
 
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.protocol.barrier import (
-    LAST_WORDS,
+    FLUSH,
     ROUND_END,
     Hops,
     RoundEnd,
@@ -149,7 +149,7 @@ def _payload(frame: Frame) -> bytes:  # noqa: PLR0911 - one per kind
     if frame.kind is FrameKind.HOPS:
         return _CREDIT.pack(frame.body.count)
     if frame.kind is FrameKind.ROUND:
-        return bytes([frame.body.asks_last_words])
+        return bytes([frame.body.asks_flush])
     if frame.kind is FrameKind.WATERMARK:
         return _WATERMARK.pack(frame.body.time, frame.body.is_idle)
     return b""
@@ -347,7 +347,7 @@ def _read_credit(payload: memoryview) -> int:
 
 
 def _read_round(payload: memoryview) -> RoundEnd:
-    return LAST_WORDS if payload[0] else ROUND_END
+    return FLUSH if payload[0] else ROUND_END
 
 
 def _read_hops(payload: memoryview) -> Hops:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from millstream.state.base import ShardRange
     from millstream.state.compaction import Merging
 
-__all__ = ["FrameLog", "FrameLogState", "Told"]
+__all__ = ["FrameLog", "FrameLogState", "LogDelta"]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LogDelta:
     """What a log says at a cut.
 
     Attributes
@@ -57,7 +57,7 @@ class Told:
 class FrameLog(Protocol):
     """What tells its state in this way."""
 
-    def told(self, since: int) -> Told:
+    def delta(self, since: int) -> LogDelta:
         """Return what was added after the stamp `since`; all of it after 0."""
         ...
 
@@ -65,7 +65,7 @@ class FrameLog(Protocol):
         """Count what comes from now on under this stamp; up to `stored` all is safe."""
         ...
 
-    def retell(self, logs: Sequence[Told]) -> None:
+    def restore_log(self, logs: Sequence[LogDelta]) -> None:
         """Become what the logs of former tasks say."""
         ...
 
@@ -87,7 +87,7 @@ class FrameLogState:
         """Gather what came after `since`; Polars never changes it."""
         # An epoch that was not cut here is the one that was restored.
         after = self._stamps.get(since, self._stored) if since else 0
-        told = self._log.told(after)
+        told = self._log.delta(after)
         self._stamps[epoch] = self._stamp
         self._begin()
         return LogCapture(told, self._keys, self._shard_count)
@@ -100,7 +100,7 @@ class FrameLogState:
 
     def restore(self, segments: Iterable[Segment], shards: ShardRange) -> None:
         """Let the log become what the segments of every former task say."""
-        by_task: dict[int, list[Told]] = {}
+        by_task: dict[int, list[LogDelta]] = {}
         for segment in segments:
             assert segment.kind is SegmentKind.LOG, f"segment of kind {segment.kind}"
             told, keys = _decoded(segment.payload)
@@ -109,7 +109,7 @@ class FrameLogState:
         self._stored = self._stamp
         self._log.begin_stamp(self._stamp, self._stored)
         if by_task:
-            self._log.retell([_joined(by_task[task]) for task in sorted(by_task)])
+            self._log.restore_log([_joined(by_task[task]) for task in sorted(by_task)])
         self._begin()
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class FrameLogState:
 class LogCapture:
     """What a log said."""
 
-    told: Told
+    told: LogDelta
     keys: tuple[str, ...]
     shard_count: int
 
@@ -135,7 +135,7 @@ class LogCapture:
         yield Segment(operator, task, SegmentKind.LOG, shards, payload)
 
 
-def _encoded(told: Told, keys: Sequence[str]) -> bytes:
+def _encoded(told: LogDelta, keys: Sequence[str]) -> bytes:
     has_rows = told.rows is not None and told.rows.height > 0
     head = [told.is_all, told.facts, told.number, told.least, has_rows, list(keys)]
     packed: bytes = msgpack.packb(head)
@@ -145,27 +145,27 @@ def _encoded(told: Told, keys: Sequence[str]) -> bytes:
     return packed + encode_frame(told.rows, keys)
 
 
-def _decoded(payload: bytes) -> tuple[Told, list[str]]:
+def _decoded(payload: bytes) -> tuple[LogDelta, list[str]]:
     unpacker = msgpack.Unpacker(io.BytesIO(payload))
     head: list[Any] = unpacker.unpack()
     is_all, facts, number, least, has_rows, keys = head
     rows = decode_frame(payload[unpacker.tell() :])[0] if has_rows else None
-    return Told(rows, is_all, facts, number, least), keys
+    return LogDelta(rows, is_all, facts, number, least), keys
 
 
 def _within(
-    told: Told, keys: Sequence[str], shards: ShardRange, shard_count: int
-) -> Told:
+    told: LogDelta, keys: Sequence[str], shards: ShardRange, shard_count: int
+) -> LogDelta:
     """Leave out the rows of other shards."""
     first, end = shards
     if told.rows is None or (first <= 0 and shard_count <= end):
         return told
     places = frame_shards(told.rows, keys, shard_count)
     rows = told.rows.filter(pl.Series((first <= places) & (places < end)))
-    return Told(rows, told.is_all, told.facts, told.number, told.least)
+    return LogDelta(rows, told.is_all, told.facts, told.number, told.least)
 
 
-def _joined(logs: Sequence[Told]) -> Told:
+def _joined(logs: Sequence[LogDelta]) -> LogDelta:
     """Return what segments say one after the other."""
     begin = max((n for n, told in enumerate(logs) if told.is_all), default=0)
     newest = logs[-1]
@@ -174,7 +174,7 @@ def _joined(logs: Sequence[Told]) -> Told:
     if rows is not None and newest.number is not None and newest.least is not None:
         rows = rows.filter(pl.col(newest.number) >= newest.least)
     is_all = logs[begin].is_all
-    return Told(rows, is_all, newest.facts, newest.number, newest.least)
+    return LogDelta(rows, is_all, newest.facts, newest.number, newest.least)
 
 
 def _merged(segments: Sequence[Segment], merging: Merging) -> Iterator[Segment]:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
-from millstream.state.shelf import Shelf, batch_from_bytes
+from millstream.state.spill_buffer import SpillBuffer, batch_from_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from millstream.protocol.ids import Epoch
     from millstream.state.base import ShardRange
-    from millstream.state.shelf import Kept
+    from millstream.state.spill_buffer import Kept
 
 __all__ = ["KeptBatches"]
 
@@ -46,7 +46,7 @@ class KeptBatches:
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        self._shelf = Shelf(memory_bytes)
+        self._shelf = SpillBuffer(memory_bytes)
         self._batches: list[Kept] = []
         #: How many cuts there were before each batch came, and before the last `clear`.
         self._stamps: list[int] = []
@@ -74,7 +74,7 @@ class KeptBatches:
 
     def clear(self) -> None:
         """Begin anew."""
-        self._shelf = Shelf(self._memory_bytes)
+        self._shelf = SpillBuffer(self._memory_bytes)
         self._batches, self._stamps = [], []
         self._cleared_at = self._cuts
 

@@ -166,7 +166,7 @@ class SnapshotStore:
         return not self._is_taken_after(claim, self._listing())
 
     def newest_claim(self) -> tuple[int, str]:
-        """Return the highest claim that somebody has taken, and his place; 0 if none."""
+        """Return the highest claim that a driver has taken, and where it ran; 0 if none."""
         claims = self._listing().claims
         for claim in sorted(claims, reverse=True):
             place = self.notes.read(claim_name(claim))

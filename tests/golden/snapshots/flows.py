@@ -223,7 +223,9 @@ def windowed(flow: ms.Flow, gate: Gate) -> None:
 def joined(flow: ms.Flow, gate: Gate) -> None:
     """Two sides of rows that wait for each other."""
     numbers = flow.read(Halted(gate), name="numbers")
-    left = numbers.event_time(moment, out_of_order=6, name="times").key_by(key, name="keys")
+    left = numbers.event_time(moment, out_of_order=6, name="times").key_by(
+        key, name="keys"
+    )
     right = left.map(lambda i: {"half": i / 2, "of": [i]}, name="halves")
     left.interval_join(right, -10, 10, name="interval").unkey(name="near").collect(
         name="intervals"

@@ -8,7 +8,7 @@ import threading
 from millstream.config import Config
 from millstream.protocol.ids import PeerId
 from millstream.runtime.clock import SystemClock
-from millstream.runtime.heartbeat import Heart
+from millstream.runtime.heartbeat import HeartbeatThread
 from millstream.runtime.tcp import TCPNetwork
 
 
@@ -27,7 +27,7 @@ def test_first_beat_does_not_wait_for_the_thread() -> None:
     """Native code that took the interpreter before it was never ended: nobody watched."""
     beats: list[threading.Thread] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        heart = Heart(
+        heart = HeartbeatThread(
             PeerId(1),
             a_network(),
             silent.getsockname(),
@@ -49,7 +49,7 @@ def test_heart_that_was_turned_away_dials_again() -> None:
     lost: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as crowded:
         crowded.settimeout(30)
-        heart = Heart(
+        heart = HeartbeatThread(
             PeerId(1),
             a_network(),
             crowded.getsockname(),
@@ -71,7 +71,7 @@ def test_heart_gives_up_where_nobody_listens() -> None:
     lost: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = gone.getsockname()
-    heart = Heart(
+    heart = HeartbeatThread(
         PeerId(1),
         a_network(),
         address,

@@ -13,13 +13,13 @@ import pytest
 from tests.spark.driving import eventually
 
 import millstream as ms
-from millstream.state.shelf import Shelf
+from millstream.state.spill_buffer import SpillBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from millstream.state.shelf import Kept
+    from millstream.state.spill_buffer import Kept
 
 LEAVES = 2**14
 """Rows that the loop which amplifies makes of one."""
@@ -35,15 +35,15 @@ TIGHT: dict[str, Any] = {
 def spilled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give the rows of every batch that goes to disk while the test runs."""
     rows: list[int] = []
-    put = Shelf.put
+    put = SpillBuffer.put
 
-    def watched(self: Shelf, batch: Any) -> Kept:
+    def watched(self: SpillBuffer, batch: Any) -> Kept:
         kept = put(self, batch)
         if kept.file is not None:
             rows.append(len(batch))
         return kept
 
-    monkeypatch.setattr(Shelf, "put", watched)
+    monkeypatch.setattr(SpillBuffer, "put", watched)
     return rows
 
 

@@ -92,7 +92,7 @@ def test_rows_held_back_to_save_work_pass_on_before_the_cut() -> None:
     assert bench.elements() == [[(0, 2), (1, 4)], barrier(1)]
 
 
-class Shelf(Sink[int]):
+class SpillBuffer(Sink[int]):
     """A sink whose transactions are the rows themselves."""
 
     def open(self, job: str, task: int) -> SinkWriter[int]:
@@ -117,7 +117,7 @@ def sealed(cut: TaskCut) -> list[tuple[str, Any]]:
 
 def test_sink_seals_at_every_cut_and_at_the_end() -> None:
     """What was written since the last time, each time; nothing twice."""
-    bench = Bench(range(5), [specs.Write(Shelf())], slice_batches=1)
+    bench = Bench(range(5), [specs.Write(SpillBuffer())], slice_batches=1)
     for epoch in (4, 5):
         bench.run()
         bench.task.announce(barrier(epoch))
@@ -140,7 +140,7 @@ def test_sink_that_cannot_seal_is_the_one_to_blame() -> None:
         def seal(self, epoch: int) -> Any:
             raise OSError(epoch)
 
-    class BrokenShelf(Shelf):
+    class BrokenShelf(SpillBuffer):
         def open(self, job: str, task: int) -> SinkWriter[int]:
             return Broken()
 

@@ -13,7 +13,7 @@ from millstream.protocol.ids import Epoch
 from millstream.state.base import ALL_SHARDS
 from millstream.state.compaction import Merging, merged
 from millstream.state.kept_batches import KeptBatches
-from millstream.state.shelf import Shelf
+from millstream.state.spill_buffer import SpillBuffer
 
 if TYPE_CHECKING:
     from millstream.state.base import Segment
@@ -51,7 +51,7 @@ def test_batches_come_back_as_often_as_they_are_asked_for(memory_bytes: int) -> 
 
 def test_memory_is_given_back_when_batches_are_freed() -> None:
     """What came to disk once does not stay there for ever."""
-    shelf = Shelf(SMALL)
+    shelf = SpillBuffer(SMALL)
     first = shelf.put([1] * 10)
     second = shelf.put([2] * 10)
     assert first.file is None

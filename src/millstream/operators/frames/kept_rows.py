@@ -18,7 +18,7 @@ import polars as pl
 
 from millstream.plan.frame_windows import TIME
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
-from millstream.state.frame_log import Told
+from millstream.state.frame_log import LogDelta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,7 +138,7 @@ class KeptRows:
     def __init__(self, keys: tuple[str, ...], facts: dict[str, int]) -> None:
         self.keys = keys
         #: What the logs of former tasks said, until somebody has looked at it.
-        self.former: list[Told] = []
+        self.former: list[LogDelta] = []
         self._facts = facts
         self._runs: list[_Run] = []
         self._least = BEGINNING
@@ -217,7 +217,7 @@ class KeptRows:
 
     # As a log
 
-    def told(self, since: int) -> Told:
+    def delta(self, since: int) -> LogDelta:
         """Return what was added after a stamp; everything if that is not much more."""
         is_all = since == 0 or self._anew > since or self._dropped > len(self)
         if is_all:
@@ -226,7 +226,7 @@ class KeptRows:
         else:
             fresh = self._fresh or []
             rows = _together([rows for stamp, rows in fresh if stamp > since])
-        return Told(rows, is_all, dict(self._facts), TIME, self._least)
+        return LogDelta(rows, is_all, dict(self._facts), TIME, self._least)
 
     def begin_stamp(self, stamp: int, stored: int) -> None:
         """Count what comes from now on under this stamp; up to `stored` all is safe."""
@@ -234,7 +234,7 @@ class KeptRows:
         fresh = self._fresh or []
         self._fresh = [(own, rows) for own, rows in fresh if own > stored]
 
-    def retell(self, logs: Sequence[Told]) -> None:
+    def restore_log(self, logs: Sequence[LogDelta]) -> None:
         """Keep the rows of former tasks."""
         self.former = list(logs)
         leasts = {log.least for log in logs}

@@ -8,7 +8,6 @@ from millstream.operators.base import Operator, Rows
 from millstream.operators.loops.rounds import judge_of
 from millstream.plan.iteration import Decide, Port
 from millstream.protocol.barrier import Barrier
-from millstream.protocol.looks import Looks
 from millstream.protocol.rounds import (
     Decider,
     HeadReady,
@@ -16,6 +15,7 @@ from millstream.protocol.rounds import (
     RoundsSoFar,
     SidesEnded,
 )
+from millstream.protocol.termination import TerminationDetector
 from millstream.state.batches import joined
 from millstream.state.task_state import TaskState
 
@@ -34,7 +34,7 @@ FROM_OUTSIDE = -1
 _HISTORY_MAX = 100
 
 
-class LookedAt(Operator):
+class FreeLoopDecider(Operator):
     """Hears the heads of a free loop, and tells them when to look."""
 
     def __init__(self, nodes: tuple[Node, ...], decider: LoopDecider) -> None:
@@ -58,7 +58,7 @@ class LookedAt(Operator):
         return told
 
 
-class Decided(LookedAt):
+class Decided(FreeLoopDecider):
     """Hears heads and results of an iteration, and tells heads how to go on."""
 
     _decider: Decider
@@ -117,10 +117,10 @@ class Decided(LookedAt):
         self._rounds = self.rounds = rounds
 
 
-def decider_of(nodes: tuple[Node, ...], head_count: int) -> LookedAt:
+def decider_of(nodes: tuple[Node, ...], head_count: int) -> FreeLoopDecider:
     """Return what decides over a loop."""
     spec = nodes[0].spec
     assert isinstance(spec, Decide)
     if spec.iteration.has_rounds:
         return Decided(nodes, spec.iteration, head_count)
-    return LookedAt(nodes, Looks(head_count))
+    return FreeLoopDecider(nodes, TerminationDetector(head_count))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.operators.windows.base import WindowedByKey
 from millstream.operators.windows.content import Accumulators, content_of
-from millstream.operators.windows.panes import FEW_PANES, Slides, stored_in
+from millstream.operators.windows.panes import FEW_PANES, TwoStacks, stored_in
 from millstream.plan.windows import CountWindows, Panes, Window, Windowed
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class CountWindowed(_ByCount):
         is_merged = isinstance(self._content, Accumulators)
         #: Whether windows share more than panes.
         self._shares = is_merged and self._count > FEW_PANES
-        self._slides: dict[Any, Slides] = {}
+        self._slides: dict[Any, TwoStacks] = {}
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         size, slide = self._window.size, self._window.slide
@@ -139,7 +139,7 @@ class CountWindowed(_ByCount):
         assert isinstance(content, Accumulators)
         slides = self._slides.get(key)
         if slides is None:
-            self._slides[key] = slides = Slides(self._count, content.merged)
+            self._slides[key] = slides = TwoStacks(self._count, content.merged)
         return content.finished(slides.put_together(panes, begin, content.part))
 
     def begun(self, key: Any, entry: list[Any]) -> Iterator[Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from millstream.columns.kernels import loading
     from millstream.plan.logical import Node
     from millstream.state.base import State
-    from millstream.state.frame_log import Told
+    from millstream.state.frame_log import LogDelta
     from millstream.state.settings import StateSettings
 
 __all__ = ["FrameWindowed", "LoggedWindows"]
@@ -80,7 +80,7 @@ class LoggedWindows(FrameWindowed[SpecT]):
         return FrameLogState(self, keys, shard_count)
 
     @abstractmethod
-    def told(self, since: int) -> Told:
+    def delta(self, since: int) -> LogDelta:
         """Return what came after the stamp `since`; all of it after 0."""
 
     def begin_stamp(self, stamp: int, stored: int) -> None:
@@ -90,5 +90,5 @@ class LoggedWindows(FrameWindowed[SpecT]):
         """
 
     @abstractmethod
-    def retell(self, logs: Sequence[Told]) -> None:
+    def restore_log(self, logs: Sequence[LogDelta]) -> None:
         """Become what the logs of former tasks say."""

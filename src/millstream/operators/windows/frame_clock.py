@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from millstream.plan.logical import Node
     from millstream.ports import Clock
-    from millstream.state.frame_log import Told
+    from millstream.state.frame_log import LogDelta
     from millstream.state.settings import StateSettings
 
 __all__ = ["SessionsByClock", "TimeWindowedByClock"]
@@ -40,8 +40,8 @@ class TimeWindowedByClock(ByClock, TimeWindowed):
                 self.tick_at_ms = self._end_of_first(pane)
         return self.flush()
 
-    def retell(self, logs: Sequence[Told]) -> None:
-        super().retell(logs)
+    def restore_log(self, logs: Sequence[LogDelta]) -> None:
+        super().restore_log(logs)
         self.set_tick()
 
     def set_tick(self) -> None:
@@ -93,8 +93,8 @@ class SessionsByClock(ByClock, SessionsOfFrame):
         self._rest_until = now_ms + self._every_ms
         return super().tick(now_ms)
 
-    def retell(self, logs: Sequence[Told]) -> None:
-        super().retell(logs)
+    def restore_log(self, logs: Sequence[LogDelta]) -> None:
+        super().restore_log(logs)
         self.set_tick()
 
     def set_tick(self) -> None:

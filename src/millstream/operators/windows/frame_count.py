@@ -21,7 +21,7 @@ from millstream.operators.frames.keyed_state import FrameState
 from millstream.operators.windows.frame_base import FrameWindowed, LoggedWindows
 from millstream.operators.windows.frame_panes import pane_of, windows_of
 from millstream.plan.frame_windows import NUMBER, PANE, SLOT, WINDOW, CountFrame
-from millstream.state.frame_log import Told
+from millstream.state.frame_log import LogDelta
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -276,20 +276,20 @@ class CountWindowed(LoggedWindows[CountFrame]):
 
     # What snapshots know of it
 
-    def told(self, since: int) -> Told:  # noqa: ARG002 - parts go when they are used
+    def delta(self, since: int) -> LogDelta:  # noqa: ARG002 - parts go when they are used
         """Return all keys with their numbers, and the parts that are held."""
         if not len(self._numbers):
-            return Told(None, is_all=True)
+            return LogDelta(None, is_all=True)
         # A series shares the memory of an array, and these numbers go on.
         counts = self._numbers.counts[: len(self._numbers)].copy()
         keys = self._numbers.keys().with_columns(pl.Series(NUMBER, counts))
         held = self._held.merged()
         if held is None:
-            return Told(keys, is_all=True)
+            return LogDelta(keys, is_all=True)
         parts = self._numbers.keys(held[SLOT].to_numpy()).hstack(held.drop(SLOT))
-        return Told(pl.concat([keys, parts], how="diagonal"), is_all=True)
+        return LogDelta(pl.concat([keys, parts], how="diagonal"), is_all=True)
 
-    def retell(self, logs: Sequence[Told]) -> None:
+    def restore_log(self, logs: Sequence[LogDelta]) -> None:
         """Take the keys of former tasks."""
         for log in logs:
             if log.rows is None or log.rows.is_empty():

@@ -241,7 +241,7 @@ class PaneRuns:
             kept = [_Run(run.between(before, end), run.stamp) for run in runs]
             runs[:] = [run for run in kept if run.rows.height]
 
-    def told(self, since: int) -> list[pl.DataFrame]:
+    def delta(self, since: int) -> list[pl.DataFrame]:
         """Return what came after the stamp `since`; columns of frames may differ."""
         self.settle()
         rows = [

@@ -27,7 +27,7 @@ from millstream.plan.frame_windows import (
     SessionFrame,
 )
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
-from millstream.state.frame_log import Told
+from millstream.state.frame_log import LogDelta
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -164,11 +164,11 @@ class SessionsOfFrame(LoggedWindows[SessionFrame]):
 
     # What snapshots know of it
 
-    def told(self, since: int) -> Told:  # noqa: ARG002 - a session changes as a whole
+    def delta(self, since: int) -> LogDelta:  # noqa: ARG002 - a session changes as a whole
         """Return all sessions, and how far time has come."""
-        return Told(self._sessions.merged(), True, {"reached": self.reached})  # noqa: FBT003
+        return LogDelta(self._sessions.merged(), True, {"reached": self.reached})  # noqa: FBT003
 
-    def retell(self, logs: Sequence[Told]) -> None:
+    def restore_log(self, logs: Sequence[LogDelta]) -> None:
         """Take the sessions of former tasks."""
         self.reached = max(log.facts["reached"] for log in logs)
         for log in logs:

@@ -31,7 +31,7 @@ from millstream.plan.frame_windows import (
     TimeWindowFrame,
 )
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
-from millstream.state.frame_log import Told
+from millstream.state.frame_log import LogDelta
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -261,21 +261,23 @@ class TimeWindowed(LoggedWindows[TimeWindowFrame]):
 
     # What snapshots know of it
 
-    def told(self, since: int) -> Told:
+    def delta(self, since: int) -> LogDelta:
         """Return the parts that came after a stamp, and how far time has come."""
-        found = self.runs.told(since)
+        found = self.runs.delta(since)
         rows = pl.concat([f.select(found[0].columns) for f in found]) if found else None
         least = self.spec.panes.begin(self._kept())
         facts = {"reached": self.reached}
         is_all = since == 0 or self._anew > since
-        return Told(rows, is_all, facts, PANE, min(max(least, BEGINNING), END_OF_TIME))
+        return LogDelta(
+            rows, is_all, facts, PANE, min(max(least, BEGINNING), END_OF_TIME)
+        )
 
     def begin_stamp(self, stamp: int, stored: int) -> None:
         """Count what comes from now on under this stamp."""
         self.runs.settle()
         self.runs.stamp, self.runs.stored = stamp, stored
 
-    def retell(self, logs: Sequence[Told]) -> None:
+    def restore_log(self, logs: Sequence[LogDelta]) -> None:
         """Take the parts of former tasks; what one of them has told, all have."""
         self.reached = max(log.facts["reached"] for log in logs)
         self.fired = self.spec.panes.over(self.reached)

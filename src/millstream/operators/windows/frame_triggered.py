@@ -34,7 +34,7 @@ from millstream.plan.frame_windows import (
     TriggerFrame,
 )
 from millstream.protocol.watermark import BEGINNING
-from millstream.state.frame_log import Told
+from millstream.state.frame_log import LogDelta
 from millstream.state.plain import decode, encode
 from millstream.state.row_codec import unstorable
 
@@ -229,7 +229,7 @@ class TriggeredFrame(LoggedWindows[TriggerFrame]):
 
     # What snapshots know of it
 
-    def told(self, since: int) -> Told:
+    def delta(self, since: int) -> LogDelta:
         """Return the keys that were touched after a stamp; all if that is not much more."""
         is_all = since == 0 or self._anew > since
         is_all = is_all or self._told_count > 2 * len(self._entries)
@@ -237,7 +237,7 @@ class TriggeredFrame(LoggedWindows[TriggerFrame]):
         slots = list(self._entries) if is_all else touched
         self._told_count = len(slots) + (0 if is_all else self._told_count)
         rows = self._told_rows(slots) if slots else None
-        return Told(rows, is_all, {"reached": self._reached})
+        return LogDelta(rows, is_all, {"reached": self._reached})
 
     def _told_rows(self, slots: list[int]) -> pl.DataFrame:
         """Return the entries of slots; one that is gone has no number of rows."""
@@ -261,7 +261,7 @@ class TriggeredFrame(LoggedWindows[TriggerFrame]):
         kept = {slot: own for slot, own in self._touched.items() if own > stored}
         self._touched = kept
 
-    def retell(self, logs: Sequence[Told]) -> None:
+    def restore_log(self, logs: Sequence[LogDelta]) -> None:
         """Take the keys of former tasks; what was told last of a key counts."""
         self._reached = max(log.facts["reached"] for log in logs)
         found = [log.rows for log in logs if log.rows is not None]

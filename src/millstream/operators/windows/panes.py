@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FEW_PANES", "Slides", "present", "stored_in"]
+__all__ = ["FEW_PANES", "TwoStacks", "present", "stored_in"]
 
 FEW_PANES = 32
 """Up to here putting the panes of a window together anew is as fast as anything."""
@@ -32,7 +32,7 @@ def present(panes: dict[int, Any], first: int, end: int) -> list[int]:
     return sorted(pane for pane in panes if first <= pane < end)
 
 
-class Slides:
+class TwoStacks:
     """What the windows of one key have in common, one window after the other.
 
     The panes are cut into blocks as long as a window.  A window is then the end of one

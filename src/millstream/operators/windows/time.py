@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.operators.windows.base import ByTheClock, WindowedInTime, chunks
 from millstream.operators.windows.content import Accumulators, content_of
 from millstream.operators.windows.due import DueKeys
-from millstream.operators.windows.panes import FEW_PANES, Slides, present, stored_in
+from millstream.operators.windows.panes import FEW_PANES, TwoStacks, present, stored_in
 from millstream.plan.aggregate import MISSING
 from millstream.plan.time import Behind
 from millstream.plan.windows import Panes, TimeWindows, Window
@@ -115,7 +115,7 @@ class _TimeWindowed(WindowedInTime):
         #: The last window that needs the first pane of a key, where it is not dropped
         #: when that window is over.
         self._leaving = DueKeys()
-        self._slides: dict[Any, Slides] = {}
+        self._slides: dict[Any, TwoStacks] = {}
 
     def fire(self, time: int) -> Iterator[Rows]:
         layout, rows = self._layout, []
@@ -202,7 +202,7 @@ class _TimeWindowed(WindowedInTime):
             stored = self._stored(panes, window)
         elif self._shares:
             assert isinstance(content, Accumulators)
-            slides = self._slides.get(key) or Slides(self._count, content.merged)
+            slides = self._slides.get(key) or TwoStacks(self._count, content.merged)
             if len(panes) > FEW_PANES:
                 self._slides[key] = slides
             parts = slides.put_together(panes, begin, content.part)

@@ -54,7 +54,7 @@ def test_delta_has_the_rows_after_a_stamp() -> None:
     kept = kept_after(1, rows((1, 5)))
     kept.begin_stamp(2, 0)
     kept.add(rows((2, 6)))
-    told = kept.told(1)
+    told = kept.delta(1)
     assert not told.is_all
     assert told.facts == {"reached": 7}
     assert told.rows is not None
@@ -66,8 +66,8 @@ def test_rows_that_went_make_the_next_delta_tell_all() -> None:
     kept = kept_after(1, rows((1, 5), (1, 6), (1, 7)))
     kept.begin_stamp(2, 0)
     kept.thin_out(rows((1, 7)))
-    told = kept.told(1)
+    told = kept.delta(1)
     assert told.is_all
     assert told.rows is not None
     assert told.rows.rows() == [(1, 7)]
-    assert not kept.told(2).is_all
+    assert not kept.delta(2).is_all

@@ -19,7 +19,7 @@ from millstream.state.plain import decode_lists, encode_lists
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Kept", "Shelf", "batch_from_bytes"]
+__all__ = ["Kept", "SpillBuffer", "batch_from_bytes"]
 
 _FILE_BYTES = 64 * 1024 * 1024
 """A file that has become this long gets no more batches, so that it can be given back."""
@@ -76,7 +76,7 @@ class Kept:
         return os.pread(self.file.number, self.nbytes, self.offset)
 
 
-class Shelf:
+class SpillBuffer:
     """Keeps batches for whoever holds on to the `Kept` it returns.
 
     Parameters

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
     from tests.simulation.mistakes import Patch
 
-    from millstream.state.frame_log import Told
+    from millstream.state.frame_log import LogDelta
 
 
 @canary(flows.interval_joined_frames, "A restored join says again what it has said.")
@@ -29,7 +29,7 @@ def restored_join_of_frames_knows_no_time(patch: Patch) -> None:
 @canary(flows.nearest_joined_frames, "Rows that were forgotten come back.")
 def forgotten_rows_are_in_the_log(patch: Patch) -> None:
 
-    def told(original: Callable[..., Told], self: KeptRows, since: int) -> Told:
+    def told(original: Callable[..., LogDelta], self: KeptRows, since: int) -> LogDelta:
         return replace(original(self, since), least=None)
 
     wrapped(patch, KeptRows, "told", told)

@@ -15,8 +15,12 @@ from millstream.operators.loops.frame_rounds import ImprovedFrame
 from millstream.operators.loops.rounds import _Improved
 from millstream.plan.iteration import RoundState
 from millstream.protocol.align import Aligner, DeliverBatch, Phase
-from millstream.protocol.looks import Look, LookPart, Looks
 from millstream.protocol.rounds import Decider, EpochPassedOn
+from millstream.protocol.termination import (
+    ProbeReport,
+    TerminationDetector,
+    TerminationProbe,
+)
 from millstream.runtime.free_head import FreeHeadIntake, InFlight
 from millstream.runtime.head import HeadIntake
 from millstream.runtime.intake import ChannelIntake
@@ -101,25 +105,29 @@ def a_loop_is_sealed_at_its_cut(patch: Patch) -> None:
 @canary(flows.ring, "The loop ends although rows came round while it was looked at.")
 def a_look_that_found_rows_is_enough(patch: Patch) -> None:
 
-    def look(self: Looks, parts: list[LookPart]) -> list[Any]:
+    def look(self: TerminationDetector, parts: list[ProbeReport]) -> list[Any]:
         has_looked = all(part.before is None for part in parts)
-        return self._decided(Look(), is_over=has_looked)
+        return self._decided(TerminationProbe(), is_over=has_looked)
 
-    patch.setattr(Looks, "_look_for_end", look)
+    patch.setattr(TerminationDetector, "_probe_for_end", look)
 
 
 @canary(flows.saved, "Nobody is asked for last words while they could go round.")
 def last_words_come_when_the_loop_is_over(patch: Patch) -> None:
 
     def decided(
-        original: Any, self: Looks, look: Look, *, is_over: bool = False
+        original: Any,
+        self: TerminationDetector,
+        look: TerminationProbe,
+        *,
+        is_over: bool = False,
     ) -> list[Any]:
-        words = look.asks_last_words
-        look = replace(look, asks_last_words=False)
+        words = look.asks_flush
+        look = replace(look, asks_flush=False)
         made: list[Any] = original(self, look, is_over=is_over or words)
         return made
 
-    wrapped(patch, Looks, "_decided", decided)
+    wrapped(patch, TerminationDetector, "_decided", decided)
 
 
 @canary(
@@ -132,12 +140,12 @@ def keys_that_said_their_last_words_come_back(patch: Patch) -> None:
 @canary(flows.enough, "A head ends before a cut, another one behind it.", seed=4)
 def unread_loops_are_over_at_once(patch: Patch) -> None:
 
-    def note(original: Any, self: Looks, unread: Any) -> list[Any]:
+    def note(original: Any, self: TerminationDetector, unread: Any) -> list[Any]:
         if not original(self, unread):
             return []
-        return self._decided(Look(), is_over=True)
+        return self._decided(TerminationProbe(), is_over=True)
 
-    wrapped(patch, Looks, "note_unread", note)
+    wrapped(patch, TerminationDetector, "note_unread", note)
 
 
 @canary(

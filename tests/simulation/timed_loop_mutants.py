@@ -9,7 +9,7 @@ from tests.simulation import timed_loop_flows as flows
 from tests.simulation.mistakes import canary, wrapped
 
 from millstream.protocol.barrier import RoundEnd
-from millstream.protocol.looks import LookingHead, LookPart, Looks
+from millstream.protocol.termination import ProbeReport, ProbeState, TerminationDetector
 from millstream.protocol.watermark import END_OF_TIME
 from millstream.runtime.free_head import FreeHeadIntake
 
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 @canary(flows.timed_ring, "The input's promise is passed on, whatever goes round.")
 def rows_that_go_round_do_not_hold_time_back(patch: Patch) -> None:
 
-    def promise(original: Any, self: Looks, parts: list[LookPart]) -> Watermark:
+    def promise(
+        original: Any, self: TerminationDetector, parts: list[ProbeReport]
+    ) -> Watermark:
         blind = [replace(part, least=END_OF_TIME) for part in parts]
         made: Watermark = original(self, blind)
         return made
 
-    wrapped(patch, Looks, "_promise", promise)
+    wrapped(patch, TerminationDetector, "_promise", promise)
 
 
 @canary(
@@ -36,11 +38,11 @@ def rows_that_go_round_do_not_hold_time_back(patch: Patch) -> None:
 )
 def promises_count_before_a_look_has_begun(patch: Patch) -> None:
 
-    def part(original: Any, self: LookingHead, promise: Watermark | None) -> LookPart:
-        made: LookPart = original(self, promise)
+    def part(original: Any, self: ProbeState, promise: Watermark | None) -> ProbeReport:
+        made: ProbeReport = original(self, promise)
         return replace(made, before=made.now)
 
-    wrapped(patch, LookingHead, "part", part)
+    wrapped(patch, ProbeState, "part", part)
 
 
 @canary(flows.timed_ring, "Rows that wait for a cut are overtaken by a look.", seed=167)

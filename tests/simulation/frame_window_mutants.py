@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
     from tests.simulation.mistakes import Patch
 
-    from millstream.state.frame_log import Told
+    from millstream.state.frame_log import LogDelta
 
 
 @canary(flows.window_frames, "Windows that were over before the cut are given again.")
 def restored_windows_of_frames_know_no_time(patch: Patch) -> None:
 
-    def retell(original: Callable[..., None], self: Any, logs: list[Told]) -> None:
+    def restore_log(
+        original: Callable[..., None], self: Any, logs: list[LogDelta]
+    ) -> None:
         original(self, logs)
         self.fired = self.spec.panes.over(BEGINNING)
 
-    wrapped(patch, TimeWindowed, "retell", retell)
+    wrapped(patch, TimeWindowed, "restore_log", restore_log)
 
 
 @canary(
@@ -37,7 +39,7 @@ def restored_windows_of_frames_know_no_time(patch: Patch) -> None:
 )
 def keys_that_are_gone_are_not_told(patch: Patch) -> None:
 
-    def told(original: Callable[..., Told], self: Any, since: int) -> Told:
+    def told(original: Callable[..., LogDelta], self: Any, since: int) -> LogDelta:
         self._touched = {s: n for s, n in self._touched.items() if s in self._entries}
         return original(self, since)
 

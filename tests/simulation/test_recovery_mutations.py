@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import pytest
 from tests.simulation import (
-    driver_mistakes,
-    frame_join_mistakes,
-    frame_window_mistakes,
-    join_mistakes,
-    loop_mistakes,
-    task_mistakes,
-    timed_loop_mistakes,
-    timer_mistakes,
-    window_mistakes,
+    driver_mutants,
+    frame_join_mutants,
+    frame_window_mutants,
+    join_mutants,
+    loop_mutants,
+    task_mutants,
+    timed_loop_mutants,
+    timer_mutants,
+    window_mutants,
 )
 from tests.simulation.mistakes import MISTAKES
 
@@ -42,19 +42,19 @@ def test_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"seed={failure.seed}, snapshots=True" in str(caught.value)
 
 
-def test_there_are_enough_mistakes() -> None:
+def test_there_are_enough_mutants() -> None:
     """At least fifty, of tasks, drivers, loops, timers, joins and windows."""
     modules = {mistake.patch.__module__ for mistake in MISTAKES.values()}
 
     assert len(MISTAKES) >= 50
     assert modules == {
-        task_mistakes.__name__,
-        driver_mistakes.__name__,
-        frame_join_mistakes.__name__,
-        frame_window_mistakes.__name__,
-        join_mistakes.__name__,
-        loop_mistakes.__name__,
-        timed_loop_mistakes.__name__,
-        timer_mistakes.__name__,
-        window_mistakes.__name__,
+        task_mutants.__name__,
+        driver_mutants.__name__,
+        frame_join_mutants.__name__,
+        frame_window_mutants.__name__,
+        join_mutants.__name__,
+        loop_mutants.__name__,
+        timed_loop_mutants.__name__,
+        timer_mutants.__name__,
+        window_mutants.__name__,
     }

@@ -1,4 +1,4 @@
-"""Looks at a free loop: time never overtakes what goes round, and the loop ends."""
+"""TerminationDetector at a free loop: time never overtakes what goes round, and the loop ends."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 
 from millstream.protocol.barrier import Barrier
 from millstream.protocol.ids import Epoch
-from millstream.protocol.looks import Look, LookingHead, LookPart, Looks
 from millstream.protocol.rounds import (
     Decision,
     EpochPassedOn,
     HeadReady,
     HeadUnread,
     LoopUnread,
+)
+from millstream.protocol.termination import (
+    ProbeReport,
+    ProbeState,
+    TerminationDetector,
+    TerminationProbe,
 )
 from millstream.protocol.watermark import BEGINNING, Watermark
 
@@ -41,7 +46,7 @@ class Row:
 class HeadModel:
     """A head with its input, which promises what it has in order."""
 
-    looking: LookingHead = field(default_factory=LookingHead)
+    looking: ProbeState = field(default_factory=ProbeState)
     source: deque[Any] = field(default_factory=deque)
     inbox: deque[Decision] = field(default_factory=deque)
     promise: Watermark | None = NOTHING
@@ -60,7 +65,7 @@ class LoopModel:
     def __init__(self, random: Random, count: int) -> None:
         self.random = random
         self.count = count
-        self.looks = Looks(count)
+        self.looks = TerminationDetector(count)
         self.heads = [HeadModel(source=self._input()) for _ in range(count)]
         pairs = [(i, j) for i in range(count) for j in range(count)]
         self.forth: dict[tuple[int, int], deque[Any]] = {p: deque() for p in pairs}
@@ -143,11 +148,11 @@ class LoopModel:
             self._check_empty()
             self.is_over = True
             return
-        look: Look = decision.value
+        look: TerminationProbe = decision.value
         head.looking.begin(head.promise)
         head.is_looking = True
         for target in range(self.count):
-            self.forth[index, target] += [look.promise, (MARK, look.asks_last_words)]
+            self.forth[index, target] += [look.promise, (MARK, look.asks_flush)]
 
     def _check_empty(self) -> None:
         assert not any(isinstance(e, Row) for c in self.forth.values() for e in c)
@@ -207,7 +212,7 @@ def test_time_never_overtakes_rows_and_the_loop_ends(
     assert len(loop.left) == rows
 
 
-def told(looks: Looks, *parts: LookPart) -> list[Any]:
+def told(looks: TerminationDetector, *parts: ProbeReport) -> list[Any]:
     """Let all heads say what they know."""
     made = []
     for head, part in enumerate(parts):
@@ -217,22 +222,22 @@ def told(looks: Looks, *parts: LookPart) -> list[Any]:
 
 def test_a_look_is_made_only_when_it_may_tell_something_new() -> None:
     """An input that has promised nothing more is not looked at again."""
-    looks = Looks(1)
-    assert told(looks, LookPart(now=Watermark(BEGINNING))) == []
-    (first,) = told(looks, LookPart(now=Watermark(5)))
+    looks = TerminationDetector(1)
+    assert told(looks, ProbeReport(now=Watermark(BEGINNING))) == []
+    (first,) = told(looks, ProbeReport(now=Watermark(5)))
     assert first.value.promise == Watermark(BEGINNING)
-    (second,) = told(looks, LookPart(before=Watermark(5), now=Watermark(5)))
+    (second,) = told(looks, ProbeReport(before=Watermark(5), now=Watermark(5)))
     assert second.value.promise == Watermark(5)
-    assert told(looks, LookPart(before=Watermark(5), now=Watermark(5))) == []
+    assert told(looks, ProbeReport(before=Watermark(5), now=Watermark(5))) == []
 
 
 def test_what_came_back_holds_time_back() -> None:
     """The loop promises less than the least time that goes round."""
-    looks = Looks(2)
-    told(looks, LookPart(now=Watermark(9)), LookPart(now=Watermark(8)))
+    looks = TerminationDetector(2)
+    told(looks, ProbeReport(now=Watermark(9)), ProbeReport(now=Watermark(8)))
     parts = (
-        LookPart(3, 6, Watermark(9), Watermark(9)),
-        LookPart(0, before=Watermark(8), now=Watermark(8)),
+        ProbeReport(3, 6, Watermark(9), Watermark(9)),
+        ProbeReport(0, before=Watermark(8), now=Watermark(8)),
     )
     (decision,) = told(looks, *parts)
     assert decision.value.promise == Watermark(5)
@@ -240,69 +245,73 @@ def test_what_came_back_holds_time_back() -> None:
 
 def test_only_what_was_promised_before_a_look_counts() -> None:
     """Rows may have come in behind the look, before the input promised more."""
-    looks = Looks(1)
-    told(looks, LookPart(now=Watermark(4)))
-    (decision,) = told(looks, LookPart(before=Watermark(4), now=Watermark(9)))
+    looks = TerminationDetector(1)
+    told(looks, ProbeReport(now=Watermark(4)))
+    (decision,) = told(looks, ProbeReport(before=Watermark(4), now=Watermark(9)))
     assert decision.value.promise == Watermark(4)
 
 
 def test_an_idle_input_does_not_hold_the_loop_back() -> None:
     """A head whose input rests does not count; when all rest, the loop does."""
     idle, awake = Watermark(2, is_idle=True), Watermark(7)
-    looks = Looks(2)
-    told(looks, LookPart(now=idle), LookPart(now=awake))
-    parts = LookPart(before=idle, now=idle), LookPart(before=awake, now=awake)
+    looks = TerminationDetector(2)
+    told(looks, ProbeReport(now=idle), ProbeReport(now=awake))
+    parts = ProbeReport(before=idle, now=idle), ProbeReport(before=awake, now=awake)
     (decision,) = told(looks, *parts)
     assert decision.value.promise == awake
     resting = Watermark(7, is_idle=True)
-    told(looks, LookPart(before=idle, now=idle), LookPart(before=awake, now=resting))
-    parts = LookPart(before=idle, now=idle), LookPart(before=resting, now=resting)
+    told(
+        looks,
+        ProbeReport(before=idle, now=idle),
+        ProbeReport(before=awake, now=resting),
+    )
+    parts = ProbeReport(before=idle, now=idle), ProbeReport(before=resting, now=resting)
     (decision,) = told(looks, *parts)
     assert decision.value.promise == resting
 
 
 def test_a_loop_is_over_after_two_quiet_looks_and_last_words() -> None:
     """A look that found nothing counts only if the input was over when it began."""
-    looks = Looks(1)
-    over = LookPart(before=None, now=None)
-    (first,) = told(looks, LookPart(now=None))
-    assert first.value == Look()
+    looks = TerminationDetector(1)
+    over = ProbeReport(before=None, now=None)
+    (first,) = told(looks, ProbeReport(now=None))
+    assert first.value == TerminationProbe()
     quiet = [told(looks, over)[0] for _ in range(3)]
     assert [d.value.quiet for d in quiet] == [1, 2, 0]
-    assert [d.value.asks_last_words for d in quiet] == [False, True, False]
+    assert [d.value.asks_flush for d in quiet] == [False, True, False]
     assert [d.is_over for d in quiet] == [False, False, True]
 
 
 def test_last_words_that_come_back_begin_the_looking_anew() -> None:
     """Rows that operators said at the end go round like others."""
-    looks = Looks(1)
-    told(looks, LookPart(now=None))
-    over = LookPart(before=None, now=None)
+    looks = TerminationDetector(1)
+    told(looks, ProbeReport(now=None))
+    over = ProbeReport(before=None, now=None)
     told(looks, over)
     (asking,) = told(looks, over)
-    assert asking.value.asks_last_words
-    (again,) = told(looks, LookPart(1, BEGINNING, None, None))
+    assert asking.value.asks_flush
+    (again,) = told(looks, ProbeReport(1, BEGINNING, None, None))
     assert not again.is_over
     assert again.value.quiet == 0
 
 
 def test_an_unread_loop_is_over_when_its_input_is() -> None:
     """Heads are told to read no more; the next decision is the last."""
-    looks = Looks(2)
+    looks = TerminationDetector(2)
     assert looks.note_unread(HeadUnread(0)) == []
     assert looks.note_unread(HeadUnread(1)) == [LoopUnread()]
-    (decision,) = told(looks, LookPart(now=None), LookPart(now=None))
+    (decision,) = told(looks, ProbeReport(now=None), ProbeReport(now=None))
     assert decision.is_over
 
 
 def test_epochs_are_passed_on_at_once() -> None:
     """A free loop is cut anywhere."""
     barrier = Barrier(Epoch(3), Epoch(2))
-    assert Looks(1).announce(barrier) == [EpochPassedOn(barrier)]
+    assert TerminationDetector(1).announce(barrier) == [EpochPassedOn(barrier)]
 
 
 def test_what_was_said_before_the_last_decision_is_ignored() -> None:
     """A head may have told its news while the decision was on its way."""
-    looks = Looks(1)
-    told(looks, LookPart(now=Watermark(5)))
-    assert looks.hear(HeadReady(0, 0, LookPart(now=Watermark(6)))) == []
+    looks = TerminationDetector(1)
+    told(looks, ProbeReport(now=Watermark(5)))
+    assert looks.hear(HeadReady(0, 0, ProbeReport(now=Watermark(6)))) == []
