@@ -407,7 +407,8 @@ class Worker:
             else:
                 self._tell(report)
                 self._ends_told += isinstance(report, Ended)
-        is_over = self._ends_told == len(self._made.tasks)
+        # A worker without tasks may still store what it was asked for before.
+        is_over = 0 < self._ends_told == len(self._made.tasks)
         if reports and is_over and self.phase is WorkerPhase.RUNNING:
             self._report(self._clock.monotonic_ns())
             self._tell(Finished(self.id, self._generation))
