@@ -11,7 +11,7 @@ from tests.worker_stands import FIRST, SECOND, Stand, counting_flow
 import millstream as ms
 from millstream.connectors.base import Later
 from millstream.errors import OperationalError
-from millstream.ports import Done, PeerConnected, PeerLost
+from millstream.ports import PeerConnected, PeerLost
 from millstream.protocol.barrier import Barrier
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Epoch, Generation
@@ -33,7 +33,6 @@ from millstream.protocol.messages import (
     Start,
     Stop,
 )
-from millstream.runtime.background import Inline
 from millstream.runtime.report import failure_report
 from millstream.runtime.worker import WorkerPhase
 from millstream.state.plain import decode_lists, encode
@@ -435,40 +434,6 @@ def test_worker_without_tasks_gets_ready_and_waits() -> None:
 
     assert Ready(1, 1) in messages
     assert stand.step(5) == []
-
-
-class LateBackground(Inline):
-    """Says that a piece is done when it is asked to."""
-
-    is_late = True
-
-    def poll(self) -> list[Done]:
-        return [] if self.is_late else super().poll()
-
-
-def test_worker_whose_tasks_moved_away_has_nothing_to_finish() -> None:
-    """What it stored for them may be told late; `Finished` of no task makes no sense."""
-    background = LateBackground()
-    flow = ms.Flow("narrow")
-    flow.from_iterable(range(1_000_000)).for_each(lambda _: None)
-    stand = Stand(flow, 2, StateSettings(16), background)
-    stand.hub.join(SECOND)
-    stand.step()
-    members = ((1, "", 0), (2, "", 0))
-    stand.tell(Deploy(1, members, (1, 2), (0, 0)))
-    stand.step(2)
-    stand.tell(Start(1))
-    stand.tell(Announced(1, (1, 0, ("snapshot",))))
-    stand.step(3)
-
-    stand.tell(Deploy(2, members, (2, 1), (0, 0)))
-    stand.step(2)
-    stand.tell(Start(2))
-    stand.step()
-    assert stand.worker.phase is WorkerPhase.RUNNING
-    background.is_late = False
-
-    assert stand.step(3) == []
 
 
 def test_failed_worker_works_again_in_the_next_generation() -> None:
