@@ -22,6 +22,7 @@ from millstream.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from millstream.ports import Background
     from millstream.state.settings import StateSettings
 
 __all__ = ["FIRST", "NO_CHANNEL", "SECOND", "Disk", "Stand", "counting_flow"]
@@ -50,6 +51,7 @@ class Stand:
         flow: ms.Flow,
         workers: int = 1,
         state: StateSettings | None = None,
+        background: Background | None = None,
         **settings: Any,
     ) -> None:
         self.clock = ManualClock()
@@ -65,7 +67,7 @@ class Stand:
             self.clock,
             ("", 0),
             pid=42,
-            background=Inline(),
+            background=background or Inline(),
             store=SnapshotStore(self.files, KEY, run="run"),
         )
 

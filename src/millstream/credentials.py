@@ -53,8 +53,14 @@ _WITH_CONTAINERS = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 
 _CONTAINER = re.compile(r"[a-z0-9$-]{1,63}@")
 _PORT = re.compile(r"(?:\[[^]]*\]|[^:]*):[0-9]{1,5}")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^\s/@:]*:[^\s/@]*@)?[^\s'\"<>()]*")
-"""In a text, where quotes and brackets end a URL, but not a password."""
+_URL = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]{0,31}://(?:[^\s/@:]*:[^\s/@]*@)?[^\s'\"<>()]*"
+)
+"""In a text, where quotes and brackets end a URL, but not a password.
+
+A scheme without a bound would take the square of the length of a text that is one word, as
+a row in base64 is; of a longer scheme the end is found, and so all that is behind it.
+"""
 
 _PASSWORD = re.compile(r"\b((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s'\"]+)")
 """In a connection string such as libpq's."""
@@ -375,7 +381,8 @@ def _number(scheme: str, rest: str) -> str:
         return ""
     path = re.split(r"[?#]", rest[len(authority) :], maxsplit=1)[0]
     place = authority.rpartition("@")[2] + path
-    return f" (~{hashlib.sha256(place.encode()).hexdigest()[:8]})"
+    number = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()
+    return f" (~{number[:8]})"
 
 
 def _user_of(place: str) -> str:
@@ -389,9 +396,10 @@ def _authority(rest: str) -> str:
 
 def _path_length(scheme: str, rest: str) -> int:
     """Return how much of host, path, query and fragment is host and path."""
+    last_value = rest.rfind("=")
     for match in re.finditer(r"[?#;]", rest):
         ends_path = scheme in _WEB and match[0] != ";"
-        if ends_path or "=" in rest[match.start() :]:
+        if ends_path or match.start() < last_value:
             return match.start()
     return len(rest)
 

@@ -106,3 +106,27 @@ def test_a_credential_is_not_shown_and_travels() -> None:
 
     assert "hunter2" not in f"{credential} {credential!r} {[credential]}"
     assert pickle.loads(pickle.dumps(credential)).value == "hunter2"
+
+
+@pytest.mark.parametrize("piece", ["A", "a+", "s3://x", "?", "s3://x?", "password "])
+def test_a_long_text_is_looked_through_once(piece: str) -> None:
+    """A row that is one long word, as base64 is, must not hold its worker up for minutes.
+
+    Nobody looks at a clock: in the square of its length this would take hours.
+    """
+    told = without_credentials(
+        f"{piece * (2_000_000 // len(piece))} sftp://b:hunter2@h"
+    )
+    assert told.endswith(" sftp://h")
+
+
+def test_a_url_behind_a_long_word_is_redacted_all_the_same() -> None:
+    """What stands before ``://`` may be longer than any scheme."""
+    text = f"{'x' * 100}https://bob:hunter2@host/x"
+    assert without_credentials(text) == f"{'x' * 100}https://host/x"
+
+
+def test_a_text_with_lone_surrogates_is_redacted() -> None:
+    """As the name of a file has them that is no UTF-8."""
+    told = without_credentials("no sftp://bob:hunter2@host/a@\udcff")
+    assert "hunter2" not in told

@@ -76,6 +76,7 @@ Invariants (see the `validate` of each)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from numbers import Real
@@ -420,5 +421,6 @@ class RoundsSoFar:
 def _shown(value: Any) -> float | str:
     """Return a number as it is, and of anything else what it is: it may be large."""
     if isinstance(value, Real):
-        return float(value)
+        with suppress(OverflowError):
+            return float(value)
     return type(value).__name__

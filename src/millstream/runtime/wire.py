@@ -77,6 +77,9 @@ _Header = tuple[FrameKind, Generation, ChannelId, int, int]
 """Kind, generation, channel, sequence and length; a tuple for its speed."""
 _LENGTH = 4
 
+_TEXT_ERRORS = "surrogatepass"
+"""A name or a message may hold lone surrogates, as `os.fsdecode` makes them."""
+
 _KINDS = {int(kind): kind for kind in FrameKind}
 _PAYLOAD_BYTES = {
     FrameKind.END: 0,
@@ -139,11 +142,9 @@ def _payload(frame: Frame) -> bytes:  # noqa: PLR0911 - one per kind
             return pickle.dumps(frame.body, 5)
         return arrow_bytes(frame.body)
     if frame.kind is FrameKind.MESSAGE:
-        packed: bytes = msgpack.packb(to_wire(frame.body), use_bin_type=True)
-        return packed
+        return _packed(to_wire(frame.body))
     if frame.kind in {FrameKind.BARRIER, FrameKind.SPLITS}:
-        wire: bytes = msgpack.packb(frame.body.to_wire(), use_bin_type=True)
-        return wire
+        return _packed(frame.body.to_wire())
     if frame.kind is FrameKind.CREDIT:
         return _CREDIT.pack(frame.body)
     if frame.kind is FrameKind.HOPS:
@@ -153,6 +154,11 @@ def _payload(frame: Frame) -> bytes:  # noqa: PLR0911 - one per kind
     if frame.kind is FrameKind.WATERMARK:
         return _WATERMARK.pack(frame.body.time, frame.body.is_idle)
     return b""
+
+
+def _packed(wire: object) -> bytes:
+    packed: bytes = msgpack.packb(wire, use_bin_type=True, unicode_errors=_TEXT_ERRORS)
+    return packed
 
 
 class FrameDecoder:
@@ -334,7 +340,11 @@ def _read_splits(payload: memoryview) -> object:
 def _unpacked(payload: memoryview, what: str) -> object:
     try:
         wire: object = msgpack.unpackb(
-            payload, raw=False, strict_map_key=True, max_ext_len=0
+            payload,
+            raw=False,
+            strict_map_key=True,
+            max_ext_len=0,
+            unicode_errors=_TEXT_ERRORS,
         )
     except (ValueError, msgpack.UnpackException) as error:
         msg = f"a {what} is not msgpack: {type(error).__name__}: {error}"

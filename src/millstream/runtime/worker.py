@@ -404,10 +404,15 @@ class Worker:
                 continue
             if isinstance(report, SealFailed):
                 self._fail(report.error)
-            else:
+                continue
+            try:
                 self._tell(report)
+            except Exception as error:  # noqa: BLE001 - an offset is a user's
+                self._fail(error)
+            else:
                 self._ends_told += isinstance(report, Ended)
-        is_over = self._ends_told == len(self._made.tasks)
+        # A worker without tasks may still store what it was asked for before.
+        is_over = 0 < self._ends_told == len(self._made.tasks)
         if reports and is_over and self.phase is WorkerPhase.RUNNING:
             self._report(self._clock.monotonic_ns())
             self._tell(Finished(self.id, self._generation))
@@ -509,13 +514,7 @@ class Worker:
     def _report(self, now_ns: int) -> None:
         self._reported_ns = now_ns
         stages = tuple(
-            (
-                t.stage.id,
-                t.rows_in,
-                t.rows_out,
-                t.busy_ns,
-                t.blocked_until_ns(now_ns),
-            )
+            (t.stage.id, t.rows_in, t.rows_out, t.busy_ns, t.blocked_until_ns(now_ns))
             for t in self._made.tasks
         )
         rounds = tuple(

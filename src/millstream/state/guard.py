@@ -79,13 +79,14 @@ def judged(*, is_own: bool, mode: int, is_unwritten: bool) -> Verdict:
 
 
 def check_root(root: Path, *, tightens: bool) -> None:
-    """Refuse a directory that others can write, unless it is not there.
+    """Refuse a directory that others can write, or have led us to, unless it is not there.
 
     Parameters
     ----------
     tightens
         Whether to take rights from others that they need not have.
     """
+    _refuse_planted_link(root)
     try:
         fd = os.open(root, _FOLDER)
     except FileNotFoundError:
@@ -108,6 +109,20 @@ def check_root(root: Path, *, tightens: bool) -> None:
             raise SnapshotError(msg)
     finally:
         os.close(fd)
+
+
+def _refuse_planted_link(root: Path) -> None:
+    """Refuse a link of somebody else, who chooses among the user's own directories."""
+    try:
+        found = os.lstat(root)
+    except OSError:
+        return
+    if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
+        msg = (
+            f"the state directory {root} is a link that user {found.st_uid} made, so that "
+            f"one decides where user {os.geteuid()} stores state; {_WAYS_OUT}"
+        )
+        raise SnapshotError(msg)
 
 
 def _verdict(fd: int) -> Verdict:

@@ -67,8 +67,10 @@ class DirectoryLock:
                 "stop that job, or give this one another directory"
             )
             raise SnapshotError(msg) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        if os.fstat(self._fd).st_nlink == 1:
+            # A file of two names may be one of the user's that somebody linked here.
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let others in."""

@@ -53,6 +53,9 @@ Transaction = tuple[str, int, bytes]
 """Operator of the sink, task, and what its writer sealed."""
 
 _MAGIC = b"MSMF"
+_TEXT_ERRORS = "surrogatepass"
+"""The name of a split may hold lone surrogates, as `os.fsdecode` makes them."""
+
 _START = struct.Struct(">4sHQ")
 _PROOF_BYTES = 32
 _NAME = re.compile(r"epochs/\d{8,}/[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -246,7 +249,7 @@ def _packed(manifest: Manifest) -> bytes:
         operator: dict(sorted(said.items()))
         for operator, said in sorted(manifest.fingerprints.items())
     }
-    return bytes(msgpack.packb(plain))
+    return bytes(msgpack.packb(plain, unicode_errors=_TEXT_ERRORS))
 
 
 def _plain(ref: FileRef) -> list[Any]:
@@ -255,7 +258,7 @@ def _plain(ref: FileRef) -> list[Any]:
 
 def _unpacked(body: bytes) -> Manifest:
     try:
-        manifest = _checked(msgpack.unpackb(body))
+        manifest = _checked(msgpack.unpackb(body, unicode_errors=_TEXT_ERRORS))
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         msg = f"it does not say what a manifest must say ({error})"
         raise SnapshotError(msg) from error

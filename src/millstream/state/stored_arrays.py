@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from millstream.errors import SnapshotError
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -32,7 +34,7 @@ def stored_array(
     """Return an array of its own, which may be written."""
     import numpy as np  # noqa: PLC0415 - see above
 
-    array = np.ndarray(shape, dtype, data, order=order)
+    array = np.ndarray(shape, _plain(np.dtype(dtype)), data, order=order)
     return array.copy("A")
 
 
@@ -47,7 +49,18 @@ def stored_number(dtype: str, data: bytes) -> Any:
     """Return the number; its type is that of NumPy."""
     import numpy as np  # noqa: PLC0415 - see above
 
-    return np.frombuffer(data, dtype, 1)[0]
+    return np.frombuffer(data, _plain(np.dtype(dtype)), 1)[0]
+
+
+def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Refuse elements whose bytes are addresses: whoever wrote these would choose them."""
+    if not _is_plain(dtype):
+        msg = (
+            f"a stored array has elements of type {dtype}, which are not stored as bytes; "
+            "it was not written by Millstream"
+        )
+        raise SnapshotError(msg)
+    return dtype
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:

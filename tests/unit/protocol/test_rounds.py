@@ -15,6 +15,7 @@ from millstream.protocol.rounds import (
     HeadReady,
     HeadUnread,
     LoopUnread,
+    RoundsSoFar,
 )
 
 BARRIER = Barrier(Epoch(7), Epoch(6))
@@ -88,3 +89,10 @@ def test_every_epoch_passes_in_front_of_the_next_decision() -> None:
     passed = decider.end_round([])
     assert passed[:2] == [EpochPassedOn(BARRIER), EpochPassedOn(later)]
     assert passed[2] == Decision(2, is_over=False, value=1)
+
+
+def test_a_number_that_is_no_float_is_told_by_its_type() -> None:
+    """What a round came to is shown to people, and ends no job."""
+    rounds = RoundsSoFar()
+    rounds.note(10**400, 5)
+    assert rounds.history == ["int"]

@@ -14,11 +14,11 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from millstream.errors import RemoteProtocolError, TransportError
-from millstream.protocol.barrier import Barrier, Order
+from millstream.protocol.barrier import Barrier, Order, Splits
 from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.handshake import Role
 from millstream.protocol.ids import COORDINATOR, ChannelId, Epoch, Generation, PeerId
-from millstream.protocol.messages import Deploy, Heartbeat
+from millstream.protocol.messages import Deploy, Heartbeat, Stop
 from millstream.protocol.permits import permit
 from millstream.runtime.integrity import CHECKSUM, FIELD_BYTES
 from millstream.runtime.wire import FrameDecoder, FrameEncoder
@@ -57,6 +57,8 @@ def forged(kind: int, payload: bytes, length: int | None = None) -> bytes:
     [
         (FrameKind.MESSAGE, Heartbeat(4)),
         (FrameKind.MESSAGE, DEPLOY),
+        (FrameKind.MESSAGE, Stop("no such file: b\udcff.txt")),
+        (FrameKind.SPLITS, Splits("b\udcff.txt:0", ("b\udcff.txt:0",), ())),
         (FrameKind.BATCH, []),
         (FrameKind.BATCH, [1, "two", (3, None), {"four": 4.0}]),
         (FrameKind.BATCH, [b"x" * 200_000, bytearray(100_000)]),

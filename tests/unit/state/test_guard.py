@@ -131,6 +131,21 @@ def test_directory_may_be_named_by_a_link(tmp_path: Path) -> None:
 
 
 @needs_root
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_that_another_user_made_is_refused(
+    *, is_there: bool, tmp_path: Path
+) -> None:
+    """Where it leads is the user's own, and which of these is not for others to say."""
+    if is_there:
+        (tmp_path / "real").mkdir(0o700)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "real")
+    os.lchown(link, STRANGER, STRANGER)
+    with pytest.raises(SnapshotError, match=f"a link that user {STRANGER} made"):
+        state_key(LocalFiles(link))
+
+
+@needs_root
 def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     """Even an empty one, and whatever its mode says."""
     os.chown(tmp_path, STRANGER, STRANGER)

@@ -46,3 +46,18 @@ def test_lock_ends_with_its_process(tmp_path: Path) -> None:
         holder.kill()
         holder.wait()
     DirectoryLock(tmp_path).release()
+
+
+def test_a_file_that_was_linked_there_is_not_written(tmp_path: Path) -> None:
+    """With a given key others may write the directory, and link what is not theirs."""
+    precious = tmp_path / "precious"
+    precious.write_text("the only copy")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "lock").hardlink_to(precious)
+
+    lock = DirectoryLock(tmp_path / "state")
+    with pytest.raises(SnapshotError, match="is in use"):
+        DirectoryLock(tmp_path / "state")
+    lock.release()
+
+    assert precious.read_text() == "the only copy"

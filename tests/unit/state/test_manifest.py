@@ -69,6 +69,12 @@ def test_manifest_comes_back_as_it_was() -> None:
     assert decoded(encoded_manifest(manifest, KEY, DIRECTORY)) == manifest
 
 
+def test_manifest_holds_names_of_files_that_are_no_text() -> None:
+    """Python has lone surrogates there; a split is named after its file."""
+    manifest = replace(some_manifest(), offsets={"read": {"b\udcff.txt": (3, False)}})
+    assert decoded(encoded_manifest(manifest, KEY, DIRECTORY)) == manifest
+
+
 def test_manifest_has_one_form() -> None:
     """The order in which splits were noted does not show."""
     manifest = some_manifest()

@@ -37,6 +37,15 @@ SINCE_4 = {
 """What directories of format 4 have in them; entries are added and never changed."""
 
 
+def test_no_array_is_made_of_addresses() -> None:
+    """Bytes that were taken for references would be whatever their writer likes."""
+    array, number = stored_object("array"), stored_object("number")
+    with pytest.raises(SnapshotError, match="elements of type object"):
+        array("O", (1,), "C", b"A" * 8)
+    with pytest.raises(SnapshotError, match="elements of type"):
+        number([("a", "O")], b"A" * 8)
+
+
 class Evil:
     """What somebody may have put into a stored value."""
 
