@@ -62,8 +62,11 @@ A scheme without a bound would take the square of the length of a text that is o
 a row in base64 is; of a longer scheme the end is found, and so all that is behind it.
 """
 
-_PASSWORD = re.compile(r"\b((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s'\"]+)")
-"""In a connection string such as libpq's."""
+_PASSWORD = re.compile(
+    r"""(?ix) \b ( (?:ssl|pg)? (?:password|passwd|pwd) ['"]? \s* (?: = | (?<=['"]) \s* : ) \s* )
+    (?: '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | [^\s'",;)}\]]+ )"""
+)
+"""In a connection string such as libpq's or ODBC's, or in a dict that is shown."""
 
 
 class Credential:

@@ -108,6 +108,31 @@ def test_a_credential_is_not_shown_and_travels() -> None:
     assert pickle.loads(pickle.dumps(credential)).value == "hunter2"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=hunter2",
+        "Password=hunter2;Server=db",
+        "PWD=hunter2",
+        "PGPASSWORD=hunter2 psql",
+        "passwd = hunter2",
+        'password="hunter2 and more"',
+        "{'host': 'db', 'password': 'hunter2'}",
+    ],
+)
+def test_a_password_is_hidden_however_it_is_written(text: str) -> None:
+    """In connection strings of any kind, and in dicts that somebody shows."""
+    assert "hunter2" not in without_credentials(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["the password is too short", "password: see the wiki", "no pwd given"]
+)
+def test_a_sentence_about_passwords_stays(text: str) -> None:
+    """Nothing is hidden that is no password."""
+    assert without_credentials(text) == text
+
+
 @pytest.mark.parametrize("piece", ["A", "a+", "s3://x", "?", "s3://x?", "password "])
 def test_a_long_text_is_looked_through_once(piece: str) -> None:
     """A row that is one long word, as base64 is, must not hold its worker up for minutes.

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["failure_report"]
 
+_TEXT_LETTERS_MAX = 16 * 1024
+_DETAILS_LETTERS_MAX = 128 * 1024
+_CAUSE_BYTES_MAX = 256 * 1024
+"""A row of megabytes may stand in an error three times; the report must fit into a frame."""
+
 
 def failure_report(
     error: BaseException, worker: PeerId, generation: Generation, index: int
@@ -38,11 +43,24 @@ def failure_report(
         text = f"worker {index}: {_one_line(cause)}"
         if isinstance(error, MillstreamError):
             kind, text = _kind(error), f"worker {index}: {error}"
+    text = without_credentials(_shortened(text, _TEXT_LETTERS_MAX))
     details = "".join(traceback.format_exception(cause))
+    details = without_credentials(_shortened(details, _DETAILS_LETTERS_MAX))
     return Failed(
-        worker, generation, kind, without_credentials(text), operator, location, position,
-        without_credentials(details), _pickled(cause),
+        worker, generation, kind, text, operator, location, position, details,
+        _pickled(cause),
     )  # fmt: skip
+
+
+def _shortened(text: str, letters_max: int) -> str:
+    """Return beginning and end of a long text, cut between words where there are any."""
+    if len(text) <= letters_max:
+        return text
+    half = letters_max // 2
+    begin = text[:half].rpartition(" ")[0] or text[:half]
+    end = text[-half:].partition(" ")[2] or text[-half:]
+    left_out = len(text) - len(begin) - len(end)
+    return f"{begin} … {left_out} letters left out … {end}"
 
 
 def _kind(error: MillstreamError) -> str:
@@ -77,6 +95,8 @@ def _pickled(error: BaseException) -> bytes:
         for each in (error.with_traceback(None), _restated(error)):
             data = pickle.dumps(each, protocol=5)
             copy = pickle.loads(data)  # noqa: S301 - made in the line above
+            if len(data) > _CAUSE_BYTES_MAX:
+                return b""
             told = f"{copy} {copy!r} {vars(copy)!r}"
             if without_credentials(told) == told and not holds_secret(data):
                 return data

@@ -41,6 +41,7 @@ from millstream.protocol.messages import (
 )
 from millstream.protocol.orders import PORT_MAX
 from millstream.state.layout import state_name
+from millstream.state.plain import OBJECTS, decode, form_of
 
 if TYPE_CHECKING:
     from millstream.plan.stages import Stage
@@ -203,6 +204,8 @@ class Reports:
         names = {node.name for node in stage.nodes}
         strangers = {name for name, _ in message.transactions} - names
         _expect(not strangers, f"no {strangers} seal anything in stage {stage.id}")
+        for name, sealed in message.transactions:
+            _check_sealed(name, sealed)
         self._check_offsets(stage, message.task, message.offsets)
         if isinstance(message, Ended):
             can_be = 0 <= message.nodes_left <= len(stage.nodes)
@@ -255,6 +258,20 @@ class Reports:
         )
         unknown = set(operators) - self._deployment.fingerprints.keys()
         _expect(not unknown, f"no {unknown} keep state")
+
+
+def _check_sealed(sink: str, sealed: bytes) -> None:
+    """Check what can be of a transaction before a manifest relies on it.
+
+    One with objects of the user's classes is left alone: that the driver cannot import them
+    is no mistake of the worker.
+    """
+    try:
+        if form_of(sealed) != OBJECTS:
+            decode(sealed)
+    except Exception as error:
+        msg = f"what {sink!r} sealed cannot be read ({type(error).__name__}: {error})"
+        raise RemoteProtocolError(msg) from error
 
 
 def _expect(can_be: bool, otherwise: str) -> None:  # noqa: FBT001 - a condition

@@ -98,6 +98,20 @@ def test_worker_that_makes_no_sense_is_given_up(message: Message, reason: str) -
     assert stand.coordinator.error() is None
 
 
+@pytest.mark.parametrize(
+    "sealed", [b"", b"garbage", b"l\xc1", b"t\x92\x01", b"pnonsense"]
+)
+def test_transaction_that_cannot_be_read_is_no_transaction(sealed: bytes) -> None:
+    """A manifest that relied on it could never be committed, nor gone on from."""
+    stand = running()
+    name = stand.coordinator._reports._stages[0].nodes[0].name
+
+    stand.say(stand.ids[0], replace(SEALED, transactions=((name, sealed),)))
+
+    (line,) = [x for x in stand.coordinator.story.lines() if " is given up: " in x]
+    assert f"what '{name}' sealed cannot be read" in line
+
+
 def test_nothing_of_a_worker_that_was_given_up_is_heard() -> None:
     """Not what came right behind, nor what it says when it dials again."""
     stand = running()
