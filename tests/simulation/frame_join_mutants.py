@@ -32,7 +32,7 @@ def forgotten_rows_are_in_the_log(patch: Patch) -> None:
     def told(original: Callable[..., LogDelta], self: KeptRows, since: int) -> LogDelta:
         return replace(original(self, since), least=None)
 
-    wrapped(patch, KeptRows, "told", told)
+    wrapped(patch, KeptRows, "delta", told)
 
 
 @canary(flows.last_joined_frames, "What came since the last cut is not stored.")

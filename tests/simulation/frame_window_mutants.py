@@ -43,7 +43,7 @@ def keys_that_are_gone_are_not_told(patch: Patch) -> None:
         self._touched = {s: n for s, n in self._touched.items() if s in self._entries}
         return original(self, since)
 
-    wrapped(patch, TriggeredFrame, "told", told)
+    wrapped(patch, TriggeredFrame, "delta", told)
 
 
 @canary(flows.counted_frames, "Rows that wait for their turn are not in the snapshot.")
