@@ -162,3 +162,11 @@ def test_swarm_meets_every_fault_and_every_ending() -> None:
 
     assert met == faults
     assert ended == endings
+
+
+def test_what_is_under_way_to_a_worker_that_has_failed_is_nobodys_fault() -> None:
+    """In this seed a batch meets it failed, and the end behind the batch meets it stopped."""
+    case = failing()
+    report = simulate(case.flow, seeds=[9040], check=case.check, fails=case.fails)
+
+    assert report.is_clean

@@ -219,7 +219,8 @@ class Worker:
             # Tasks that were never started close what they would have read.
             msg = f"generation {frame.generation} has not begun"
             raise RemoteProtocolError(msg)
-        if frame.generation != self._generation or self.phase is WorkerPhase.FAILED:
+        has_tasks = self.phase not in {WorkerPhase.FAILED, WorkerPhase.OVER}
+        if frame.generation != self._generation or not has_tasks:
             return
         try:
             deliver(self._made, self._placement, peer, frame)
