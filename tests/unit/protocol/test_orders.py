@@ -80,7 +80,7 @@ def test_worker_without_tasks_hears_of_the_epochs_of_others() -> None:
         (Announced(3, (6, 5, ORDERS)), "cannot build on epoch 5, the last complete"),
         (Announced(3, (6, 4, ("dance",))), "an order that this version does not know"),
         (Completed(3, 4), "epoch 4 cannot be complete after 4"),
-        (Resumed(3, 5), "nobody pauses at epoch 5"),
+        (Resumed(3, 0), "nobody pauses at epoch 0"),
         (Compact(3, (-1, 4), (0,)), "no snapshot is epoch 4 of claim -1"),
         (Compact(3, (1, 4), (9,)), r"no stages \{9\} to merge"),
         (Ready(1, 3), "a coordinator does not say this"),
@@ -124,3 +124,12 @@ def test_snapshot_is_no_use_to_a_job_without_a_store() -> None:
 
     with pytest.raises(RemoteProtocolError, match="no snapshot is epoch 4"):
         orders.take(DEPLOY)
+
+
+def test_pause_at_an_epoch_that_was_not_announced_is_over_too() -> None:
+    """Where no source has to hear of an epoch, it is opened without a word."""
+    orders = Orders(PeerId(1), task_count=1, stages=[0], has_store=True)
+    assert orders.take(Deploy(3, ((1, "host", 7),), (1,), (1, 8)))
+
+    assert orders.take(Resumed(3, 9))
+    assert orders.take(Announced(3, (10, 8, ORDERS)))
