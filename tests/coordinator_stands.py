@@ -25,6 +25,7 @@ from millstream.runtime.background import Inline
 from millstream.runtime.coordinator import Coordinator
 from millstream.runtime.inprocess import Hub, LocalLink
 from millstream.runtime.snapshots import Backing
+from millstream.state.plain import encode
 from millstream.state.store import SnapshotStore
 from millstream.testing import ManualClock
 
@@ -122,7 +123,7 @@ class Stand:
         """Let all tasks of a worker end; those of a sink have sealed something."""
         for stage, task in self.tasks_of(worker):
             names = [node.name for node in self.deployment.stages.stages[stage].nodes]
-            sealed = (("own", b"ab"[task : task + 1]),) if "own" in names else ()
+            sealed = (("own", encode("ab"[task])),) if "own" in names else ()
             generation = self.generation
             self.say(worker, Ended(worker, generation, 0, stage, task, (), sealed))
         self.say(worker, Finished(worker, self.generation))

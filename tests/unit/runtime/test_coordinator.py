@@ -28,7 +28,7 @@ from millstream.protocol.messages import (
     Stop,
 )
 from millstream.runtime.tally import Counters
-from millstream.state.plain import encode_lists
+from millstream.state.plain import encode, encode_lists
 
 
 def test_workers_are_deployed_together_and_started_together() -> None:
@@ -54,7 +54,8 @@ def test_output_is_committed_once_all_have_finished() -> None:
     stand.finish(stand.ids[1])
     stand.coordinator.step()
 
-    assert stand.committed == [(1, (("own", 0, b"a"), ("own", 1, b"b")), True)]
+    sealed = (("own", 0, encode("a")), ("own", 1, encode("b")))
+    assert stand.committed == [(1, sealed, True)]
     assert stand.inboxes() == [[Completed(1, 1), Release()]] * 2
     assert not stand.is_over()
     stand.leave()
