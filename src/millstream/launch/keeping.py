@@ -20,7 +20,6 @@ from millstream.launch.savepoints import (
 from millstream.launch.twins import place_of, refuse_twin
 from millstream.protocol.handshake import derive_key
 from millstream.runtime.results import Results
-from millstream.runtime.stored_splits import decoded_splits
 from millstream.runtime.takeover import (
     refuse_repetition,
     stored_results,
@@ -29,6 +28,7 @@ from millstream.runtime.takeover import (
 from millstream.state.files import LocalFiles, files_at, refuse_strangers
 from millstream.state.key import given_key, state_key, stored_key, warn_unguarded
 from millstream.state.lock import DirectoryLock
+from millstream.state.plain import decode
 from millstream.state.savepoint import copy_snapshot
 from millstream.state.scratch import remove_abandoned
 from millstream.state.settings import StateSettings
@@ -92,7 +92,8 @@ class Keeping:
         if self.store is None or self.manifest is None or self.manifest.splits is None:
             return {}
         data = self.store.read_file(self.manifest.splits)
-        return decoded_splits(data)
+        splits: dict[str, tuple[Split, ...]] = decode(data)
+        return splits
 
     def results(self) -> Results:
         """Return the rows that had come to the driver."""

@@ -55,8 +55,8 @@ class Sinks:
     ) -> None:
         """Make what was sealed up to an epoch visible; safe to repeat."""
         for name, sink in self.sinks.items():
-            own = [decode(t) for n, _, t in transactions if n == name]
             with asking(name, f"to commit epoch {epoch}"):
+                own = [decode(t) for n, _, t in transactions if n == name]
                 sink.commit(self.keeping.job, epoch, own)
                 if is_last:
                     sink.complete(self.keeping.job)

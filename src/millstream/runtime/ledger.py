@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from millstream.errors import SnapshotError
 from millstream.plan.ended import live_operators, remains_of
 from millstream.plan.nodes import Read
 from millstream.runtime.compacting import Compactions
 from millstream.runtime.restoring import is_same_plan
 from millstream.state.keyhash import KEY_HASH_VERSION
 from millstream.state.manifest import FORMAT, FileRef, Manifest
+from millstream.state.plain import OBJECTS, decode, form_of
 
 if TYPE_CHECKING:
     from millstream.protocol import snapshot_events as events
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from millstream.runtime.deployment import Deployment
     from millstream.state.manifest import Transaction
 
-__all__ = ["Ledger", "transactions_of"]
+__all__ = ["Ledger", "check_readable", "transactions_of"]
 
 
 @dataclass(slots=True)
@@ -177,3 +179,23 @@ def transactions_of(store: events.Store) -> tuple[Transaction, ...]:
         for report in reports
         for operator, payload in report.transactions
     )
+
+
+def check_readable(transactions: tuple[Transaction, ...]) -> None:
+    """Raise `SnapshotError` if the driver cannot read what a sink sealed.
+
+    A manifest that relies on it could never be committed, in this run or a later one.  What
+    has no objects of the user's classes was read when the worker reported it.
+    """
+    for sink, task, payload in transactions:
+        if form_of(payload) != OBJECTS:
+            continue
+        try:
+            decode(payload)
+        except Exception as error:
+            msg = (
+                f"what task {task} of {sink!r} sealed cannot be read where the job was "
+                f"started ({type(error).__name__}: {error}); let `seal` return plain "
+                "values, or objects of classes that can be imported there too"
+            )
+            raise SnapshotError(msg) from error

@@ -263,8 +263,8 @@ class Reports:
 def _check_sealed(sink: str, sealed: bytes) -> None:
     """Check what can be of a transaction before a manifest relies on it.
 
-    One with objects of the user's classes is left alone: that the driver cannot import them
-    is no mistake of the worker.
+    One with objects of the user's classes is left to `ledger.check_readable`: that the
+    driver cannot import them is no mistake of the worker.
     """
     try:
         if form_of(sealed) != OBJECTS:

@@ -22,15 +22,15 @@ from millstream.protocol.ids import Epoch
 from millstream.protocol.snapshots import Phase, SnapshotCore
 from millstream.protocol.story import Severity, Story
 from millstream.runtime.forgetting import collect_garbage
-from millstream.runtime.ledger import Ledger, transactions_of
+from millstream.runtime.ledger import Ledger, check_readable, transactions_of
 from millstream.runtime.restoring import is_same_plan
 from millstream.runtime.results import Results, packed_parts
 from millstream.runtime.stopping import Stops
-from millstream.runtime.stored_splits import encoded_splits
 from millstream.runtime.taken import REMEMBERED_MAX, snapshot_of
 from millstream.runtime.takeover import fall_back
 from millstream.state.layout import file_name
 from millstream.state.manifest import FileRef, Manifest
+from millstream.state.plain import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -293,13 +293,15 @@ class SnapshotKeeper:
             return
         since = 0 if self.ledger.manifest is None else self.ledger.manifest.epoch
         parts = self._results.between(since, command.epoch)
-        work = partial(self._write_own_files, command.epoch, self._generation, parts)
+        work = partial(self._write_own_files, command, self._generation, parts)
         self._submit(_Piece.OWN_FILES, command.epoch, work)
 
     def _write_own_files(
-        self, epoch: int, generation: int, parts: list[ResultPart]
+        self, store: events.Store, generation: int, parts: list[ResultPart]
     ) -> tuple[FileRef, FileRef | None]:
         """Write how the sources were cut, once, and the rows that came to the driver."""
+        check_readable(transactions_of(store))
+        epoch = store.epoch
         splits = self.ledger.splits or self._write_splits(epoch, generation)
         if not parts:
             return splits, None
@@ -313,10 +315,10 @@ class SnapshotKeeper:
             for stage in deployment.stages.stages
             if isinstance(stage.nodes[0].spec, Read)
         }
-        splits = {names[id]: parts for id, parts in deployment.splits.items()}  # noqa: A001
+        splits = {names[id]: tuple(own) for id, own in deployment.splits.items()}  # noqa: A001
         # Every try has a name of its own: one that failed has spent its name.
         name = self._name(0, f"splits-{generation}-{epoch}.state")
-        return self._write_file(name, encoded_splits(splits), 0)
+        return self._write_file(name, encode(splits), 0)
 
     def _write_file(self, name: str, data: bytes, epoch: int) -> FileRef:
         assert self._store is not None

@@ -1,16 +1,13 @@
-"""How values are stored: as msgpack, or as pickles that can name nothing but what they may.
+"""How values are stored: as columns in msgpack, or as pickles where that cannot be.
 
-The first byte of a stored value says how the others are to be read:
+The first byte of stored values says how the others are to be read:
 
-- ``l``: msgpack, all of whose arrays are lists;
-- ``t``: msgpack, all of whose arrays are tuples;
-- ``p``: a pickle that refers to nothing but names of the table `state.stored_types`;
+- ``c``: msgpack, a column (`state.shredding`) for each list of values;
+- ``p``: a pickle that refers to nothing but names of the table `state.stored_types`, for
+  values that are no trees: an object lies in them twice, or in itself;
 - ``o``: a pickle with objects of the user's own classes, which it names by their paths.
 
-All of them give back exactly the types that there were, so msgpack is for values without
-subclasses, and without an object in them twice.  To find that out costs time: a small value
-is looked through, of many rows only scalars and flat tuples are told from the others, by
-the set of their types and without a loop in Python.
+All of them give back exactly the types that there were.
 
 Nothing here knows whose values they are, or where they are stored; whoever decodes must
 have checked that nobody else wrote the bytes.
@@ -20,29 +17,20 @@ from __future__ import annotations
 
 import io
 import pickle
-from itertools import chain
 from typing import Any
 
 import msgpack
 
 from millstream.errors import SnapshotError
-from millstream.state.stored_types import (
-    OWN,
-    TAG,
-    reducer_of,
-    stored_object,
-)
+from millstream.state.shredding import UnshreddableError, assembled, shredded
+from millstream.state.stored_types import OWN, TAG, reducer_of, stored_object
 
 __all__ = ["OBJECTS", "decode", "decode_lists", "encode", "encode_lists", "form_of"]
 
-LISTS, TUPLES, PLAIN, OBJECTS = b"l", b"t", b"p", b"o"
+COLUMNS, PLAIN, OBJECTS = b"c", b"p", b"o"
 
-_SCALARS = frozenset({bool, bytes, float, int, str, type(None)})
-"""What msgpack gives back as it was; of these exactly, as it flattens subclasses."""
-
-_HOLDERS = frozenset({dict, list, tuple})
-_PARTS_MAX = 4096
-"""It takes longer to look at more parts of a value than to pickle them."""
+_LARGE = 1
+"""The extension type of msgpack for numbers that 64 bits do not hold."""
 
 
 def encode(value: Any) -> bytes:
@@ -50,48 +38,51 @@ def encode(value: Any) -> bytes:
 
     Examples
     --------
-    >>> decode(encode({"part": (1, 2.5, ("x",))}))
-    {'part': (1, 2.5, ('x',))}
+    >>> decode(encode({"part": (1, 2.5, ["x"])}))
+    {'part': (1, 2.5, ['x'])}
     """
-    return _packed(value, _array_kind(value)) or _pickled(value)
+    return encode_lists([value])
 
 
 def encode_lists(*lists: list[Any]) -> bytes:
-    """Return lists of values as bytes: they are lists whatever is in them.
+    """Return lists of values as bytes.
 
     Examples
     --------
-    >>> decode_lists(encode_lists(["a", "b"], [(1, 2), (3, 4)]))
-    [['a', 'b'], [(1, 2), (3, 4)]]
+    >>> decode_lists(encode_lists(["a", "b"], [(1, 2), [3]]))
+    [['a', 'b'], [(1, 2), [3]]]
     """
-    kinds = set(map(_kind_of_rows, lists))
-    # Tuples among the values of one list make no difference to scalars in another one.
-    kind = tuple if kinds == {list, tuple} else kinds.pop() if len(kinds) == 1 else None
-    return _packed(lists, kind) or _pickled(list(lists))
+    try:
+        return COLUMNS + _packed(shredded(*lists))
+    except (UnshreddableError, ValueError):
+        # The second is a text or a list that is too long for msgpack.
+        return _pickled(list(lists))
 
 
 def decode(data: bytes) -> Any:
     """Return the value of bytes that were checked to be ours."""
-    form = form_of(data)
-    if form in {LISTS, TUPLES}:
-        return msgpack.unpackb(
-            memoryview(data)[1:], use_list=form == LISTS, strict_map_key=False
-        )
-    stream = io.BytesIO(data)
-    stream.seek(1)
-    return _UNPICKLERS[form](stream).load()
+    [[value]] = decode_lists(data)
+    return value
 
 
 def decode_lists(data: bytes) -> list[list[Any]]:
     """Return what `encode_lists` made bytes of."""
-    found = decode(data)
-    return list(map(list, found)) if data[:1] == TUPLES else found
+    form = form_of(data)
+    if form == COLUMNS:
+        columns = msgpack.unpackb(
+            memoryview(data)[1:], ext_hook=_large, unicode_errors="surrogatepass"
+        )
+        return list(map(assembled, columns))
+    stream = io.BytesIO(data)
+    stream.seek(1)
+    lists: list[list[Any]] = _UNPICKLERS[form](stream).load()
+    return lists
 
 
 def form_of(data: bytes) -> bytes:
-    """Return the first byte of a stored value; raises `SnapshotError` if it is none."""
+    """Return the first byte of stored values; raises `SnapshotError` if they are none."""
     form = data[:1]
-    if form not in {LISTS, TUPLES, *_UNPICKLERS}:
+    if form != COLUMNS and form not in _UNPICKLERS:
         msg = (
             f"a stored value begins with {form!r}, which this Millstream does not know; "
             "go on with the release that wrote it, or a newer one"
@@ -100,51 +91,29 @@ def form_of(data: bytes) -> bytes:
     return form
 
 
-def _packed(value: Any, array_kind: type | None) -> bytes | None:
-    if array_kind is None:
-        return None
+def _packed(document: list[Any]) -> bytes:
     try:
-        packed = msgpack.packb(value)
-    except (ValueError, OverflowError):
-        # A text that is no Unicode, or a number beyond 64 bits, is for pickle.
-        return None
-    return (TUPLES if array_kind is tuple else LISTS) + bytes(packed)
+        return bytes(msgpack.packb(document, default=_extension))
+    except UnicodeEncodeError:
+        # Half a pair of surrogates, which texts from outside may have.
+        return bytes(
+            msgpack.packb(document, default=_extension, unicode_errors="surrogatepass")
+        )
 
 
-def _kind_of_rows(rows: list[Any]) -> type | None:
-    """Return the same of many values, without looking at more than flat tuples."""
-    kinds = set(map(type, rows)) - _SCALARS
-    if not kinds:
-        return list
-    if kinds != {tuple}:
-        return None
-    tuples = [each for each in rows if type(each) is tuple]
-    return (
-        tuple if _SCALARS.issuperset(map(type, chain.from_iterable(tuples))) else None
-    )
+def _extension(number: int) -> msgpack.ExtType:
+    size = number.bit_length() // 8 + 1
+    return msgpack.ExtType(_LARGE, number.to_bytes(size, "big", signed=True))
 
 
-def _array_kind(value: Any) -> type | None:
-    """Return what all arrays in a value are, list or tuple; None if msgpack will not do."""
-    level = [value]
-    arrays: set[type] = set()
-    seen: list[int] = []
-    count = 0
-    while count < _PARTS_MAX:
-        holders = [each for each in level if type(each) not in _SCALARS]
-        if not holders:
-            return arrays.pop() if arrays else list
-        kinds = set(map(type, holders))
-        arrays |= kinds - {dict}
-        seen += [id(each) for each in holders if type(each) is not tuple]
-        if len(arrays) > 1 or not kinds <= _HOLDERS or len(set(seen)) < len(seen):
-            return None
-        level = list(chain.from_iterable(holders))
-        for each in holders:
-            if type(each) is dict:
-                level += each.values()
-        count += len(level) + 1
-    return None
+def _large(code: int, data: bytes) -> int:
+    if code != _LARGE:
+        msg = (
+            f"a stored value has a part of type {code}, which this Millstream does not "
+            "know; go on with the release that wrote it, or a newer one"
+        )
+        raise SnapshotError(msg)
+    return int.from_bytes(data, "big", signed=True)
 
 
 def _pickled(value: Any) -> bytes:

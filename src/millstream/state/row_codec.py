@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 from millstream.errors import SnapshotError
 from millstream.state.base import Segment, SegmentKind
 from millstream.state.keyhash import shard_of, shards_of
-from millstream.state.plain import decode, encode_lists
+from millstream.state.plain import decode_lists, encode_lists
 from millstream.state.turns import give_way
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def encode_rows(keys: list[Any], values: list[Any]) -> bytes:
 
 def decode_rows(payload: bytes) -> list[Pair]:
     """Return the pairs of a payload that was checked to be ours."""
-    values, keys = decode(payload)
+    values, keys = decode_lists(payload)
     return list(zip(keys, values, strict=True))
 
 

@@ -16,6 +16,7 @@ from importlib import import_module
 from operator import attrgetter
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
+from uuid import UUID, SafeUUID
 
 from millstream import errors
 from millstream.errors import MillstreamError, SnapshotError
@@ -29,8 +30,10 @@ __all__ = [
     "SINGLE",
     "TAG",
     "Reducer",
-    "record_of",
+    "is_immutable",
+    "name_of",
     "reducer_of",
+    "single_of",
     "stored_object",
 ]
 
@@ -139,6 +142,8 @@ OWN = "millstream"
 _NAMES = {path: name for name, path in NAMED.items()}
 _KINDS_MAX = 4096
 _GLOBALS = (type, FunctionType, BuiltinFunctionType)
+_FROZEN = frozenset({complex, frozenset, range, slice})
+_FROZEN_MODULES = frozenset({"datetime", "decimal", "fractions", "uuid", "zoneinfo"})
 
 
 def stored_object(name: str) -> Any:
@@ -166,13 +171,27 @@ TAG = (OWN, "_stored")
 stored_object.__module__, stored_object.__qualname__ = TAG
 
 
-def record_of(value: Any) -> tuple[str, tuple[Any, ...]] | None:
-    """Return the name and the fields of a record; None for all other values."""
-    kind = type(value)
-    name = _NAMES.get(f"{kind.__module__}:{kind.__qualname__}")
-    if name not in RECORDS:
-        return None
-    return name, tuple(getattr(value, field) for field in RECORDS[name][1])
+def name_of(maker: Any) -> str | None:
+    """Return the name of a class or a function in the table; None if it has none."""
+    return _NAMES.get(f"{maker.__module__}:{maker.__qualname__}")
+
+
+def single_of(kind: type) -> str | None:
+    """Return the name of the only object of a type; None if there are others."""
+    return _SINGLE_TYPES.get(f"{kind.__module__}:{kind.__qualname__}")
+
+
+@lru_cache(_KINDS_MAX)
+def is_immutable(kind: type) -> bool:
+    """Whether values of a type in the table cannot change, so two that are equal are one."""
+    if kind in _FROZEN or issubclass(kind, _GLOBALS) or single_of(kind) is not None:
+        return True
+    if name_of(kind) in RECORDS:
+        how = getattr(kind, "__dataclass_params__", None)
+        return issubclass(kind, int | tuple) if how is None else bool(how.frozen)
+    return _is_number(kind) or (
+        kind.__module__ in _FROZEN_MODULES and name_of(kind) is not None
+    )
 
 
 @lru_cache(_KINDS_MAX)
@@ -183,24 +202,24 @@ def reducer_of(kind: type) -> Reducer | None:
     """
     if issubclass(kind, _GLOBALS):
         return _reduced_global
-    path = f"{kind.__module__}:{kind.__qualname__}"
-    name = _NAMES.get(path)
+    path, name = f"{kind.__module__}:{kind.__qualname__}", name_of(kind)
     if name in RECORDS:
         return partial(_reduced_record, kind, attrgetter(*RECORDS[name][1]))
+    if path in _SPECIAL:
+        return _SPECIAL[path]
     if name in _ERRORS or (name is not None and kind.__module__ in _OF_PYTHON):
         return NotImplemented  # type: ignore[no-any-return]  # it is a constant
-    single = _SINGLE_TYPES.get(path)
+    single = single_of(kind)
     if single is not None:
         return lambda _: (stored_object, (single,))
-    return _SPECIAL.get(path) or (reduced_number if _is_number(kind) else None)
+    return reduced_number if _is_number(kind) else None
 
 
 def _reduced_global(value: Any) -> Any:
     """Return the name of a class or a function; None if it is a user's."""
     if value is stored_object:
         return NotImplemented
-    module = value.__module__ or ""
-    name = _NAMES.get(f"{module}:{value.__qualname__}")
+    module, name = value.__module__ or "", name_of(value)
     if name is not None:
         return stored_object, (name,)
     if module.partition(".")[0] == OWN:
@@ -221,6 +240,11 @@ def _reduced_zone(zone: Any) -> Any:
     return NotImplemented if zone.key is None else (type(zone), (zone.key,))
 
 
+def _reduced_uuid(uuid: UUID) -> Any:
+    is_usual = uuid.is_safe is SafeUUID.unknown
+    return (UUID, (None, uuid.bytes)) if is_usual else NotImplemented
+
+
 def _is_number(kind: type) -> bool:
     return kind.__module__ == "numpy" and hasattr(kind, "dtype")
 
@@ -231,5 +255,6 @@ _SINGLE_TYPES = {
 _SPECIAL: dict[str, Reducer] = {
     "numpy:ndarray": reduced_array,
     "polars.dataframe.frame:DataFrame": _reduced_frame,
+    "uuid:UUID": _reduced_uuid,
     "zoneinfo:ZoneInfo": _reduced_zone,
 }

@@ -24,6 +24,7 @@ CAUGHT_INSIDE = {
     "PeerAbsentError",  # becomes the loss of a peer
     "Refused",  # becomes a `UsageError` of the verb
     "TaskFailedError",  # becomes what the worker reports
+    "UnshreddableError",  # such a value is pickled
 }
 FOR_TESTS = {"SimulationFailedError"}  # an `AssertionError`, as test runners want it
 MODULES_OF_PROGRAMS = {"millstream.__main__", "millstream.launch.spark"}

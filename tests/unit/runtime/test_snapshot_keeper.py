@@ -24,6 +24,7 @@ from millstream.runtime.snapshots import (
     SnapshotKeeper,
 )
 from millstream.state.layout import state_name
+from millstream.state.plain import encode
 from millstream.state.store import SnapshotStore
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Keeper:
     ) -> list[str]:
         """Let every task seal an epoch; return the names of its files."""
         found = []
-        transactions = (("for_each", b"rows"),) if is_showing else ()
+        transactions = (("for_each", encode(["rows"])),) if is_showing else ()
         for stage, task in self.ids:
             name = state_name(
                 epoch,

@@ -124,7 +124,7 @@ def test_part_of_millstream_without_a_name_is_not_stored() -> None:
 
 def test_unknown_name_is_refused_by_name() -> None:
     """A newer release may have stored it."""
-    data = encode([Window(1, 2)]).replace(b"\x06window", b"\x06widget")
+    data = encode([Window(1, 2)]).replace(b"window", b"widget")
     with pytest.raises(
         SnapshotError, match="refers to 'widget', which this Millstream"
     ):
