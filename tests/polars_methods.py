@@ -465,6 +465,7 @@ WHOLE: dict[str, Made] = {
     "extract_many": lambda: S.str.extract_many(P),
     "find_many": lambda: S.str.find_many(P),
     "replace_many": lambda: S.str.replace_many(P, D),
+    "replace_many, by a value": lambda: S.str.replace_many(P, pl.lit("!")),
     "search_sorted": lambda: Y.search_sorted(X),
     "str.to_date without a format": S.str.to_date,
     "str.to_datetime without a format": S.str.to_datetime,

@@ -84,6 +84,41 @@ def test_what_does_not_open_is_named(error: BaseException) -> None:
             flow.run(on="local", workers=2)
 
 
+class Unruly(ms.StatefulFunction[int, int, int]):
+    """Fails where it is told to, and whenever it is closed."""
+
+    def __init__(self, bad: int) -> None:
+        self.bad = bad
+
+    def on_record(self, key: int, value: int) -> Iterator[int]:
+        if value == self.bad:
+            raise ValueError(value)
+        yield value
+
+    def close(self) -> None:
+        msg = "close failed"
+        raise OSError(msg)
+
+
+@pytest.mark.parametrize("bad", [2, 4], ids=["at the third record", "never"])
+@pytest.mark.parametrize("launcher", REAL_LAUNCHERS, indirect=True)
+def test_error_in_close_is_told_if_there_is_no_other(
+    launcher: Launcher, bad: int
+) -> None:
+    """What failed first is what the user has to know; no worker is lost of either."""
+    flow = ms.Flow("unruly")
+    rows = flow.from_iterable(range(4)).key_by(lambda i: i % 2)
+    rows.process(Unruly(bad), name="mine").collect()
+    words = (
+        r"ValueError: 2; .*value 2 of key 0"
+        if bad == 2
+        else "OSError: close failed; when it was closed"
+    )
+
+    with pytest.raises(ms.OperatorError, match=f"'mine' at .* raised {words}"):
+        launcher.run(flow, 2)
+
+
 class Uncut(ms.Source[int]):
     """A source that returns something else than splits of different names."""
 

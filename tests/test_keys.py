@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import polars as pl
 import pytest
 from tests.launchers import WIDTHS
 from tests.resizing import run_at_two_widths
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
 
     from tests.launchers import Launcher
 
-NANS = [float("nan"), float("nan"), Decimal("nan"), np.float64("nan"), math.nan]
+NANS: list[Any] = [
+    float("nan"),
+    float("nan"),
+    Decimal("nan"),
+    np.float64("nan"),
+    math.nan,
+]
+FLOATS = [float(nan) for nan in NANS]
 
 
 def known(key: Any) -> Any:
@@ -48,16 +56,20 @@ def numbers_with_nan(flow: ms.Flow, workers: int) -> None:
     rows.group_by(lambda _: 0).unique().map(lambda pair: len(pair[1])).collect()
     running = rows.key_by(lambda x: x).map_with_state(0, lambda n, _: (n + 1, n + 1))
     running.unkey().map(known).collect(Counter)
+    ones = rows.key_by(lambda x: x).map(lambda _: 1)
+    ones.scan(lambda n, one: n + one).unkey().map(known).collect(Counter)
     by_two = rows.key_by(lambda x: x).window(count(2)).count().unkey()
     by_two.map(known).collect(Counter)
     table = flow.from_iterable([(float("nan"), "t")], name="table").key_by(
         lambda r: r[0]
     )
     values = table.map(lambda row: row[1])
-    left = rows.key_by(lambda x: x).map(lambda _: 1)
-    left.join(values).unkey().map(known).collect(Counter)
-    left.join_table(values).unkey().map(known).collect(Counter)
+    ones.join(values).unkey().map(known).collect(Counter)
+    ones.join_table(values).unkey().map(known).collect(Counter)
     rows.join_broadcast(values, lambda x: x).map(known).collect(Counter)
+    frame = flow.from_frame(pl.DataFrame({"x": [*FLOATS, 1.5, *FLOATS]}), name="frame")
+    counts = frame.group_by("x").agg(n=pl.len()).to_rows()
+    counts.map(lambda row: (known(row["x"]), row["n"])).collect(Counter)
 
 
 def nan_oracle() -> list[Any]:
@@ -72,10 +84,12 @@ def nan_oracle() -> list[Any]:
         Counter(counts.keys()),
         [len(counts)],
         running,
+        running,
         windows,
         Counter({("nan", (1, "t")): 10}),
         Counter({("nan", (1, "t")): 10}),
         Counter({("nan", "t"): 10}),
+        Counter([("nan", 2 * len(FLOATS)), (1.5, 1)]),
     ]
 
 
@@ -177,6 +191,9 @@ def test_key_that_is_refused_is_named_with_its_record(workers: int, place: int) 
     def loud(row: int) -> Any:
         return Loud("a") if row == rows[place] else row
 
+    def nameless(row: int) -> Any:
+        return object() if row == rows[place] else row
+
     verbs: list[tuple[Any, str]] = [
         (lambda s: s.group_by(key).count(), "a list"),
         (lambda s: s.group_by(key).sum(), "a list"),
@@ -184,6 +201,7 @@ def test_key_that_is_refused_is_named_with_its_record(workers: int, place: int) 
         (lambda s: s.key_by(key).map(abs), "a list"),
         (lambda s: s.key_by(loud).map(abs), "a Loud"),
         (lambda s: s.group_by(loud).sum(), "a Loud"),
+        (lambda s: s.key_by(nameless).map(abs), "an object"),
     ]
     for make, name in verbs:
         flow = ms.Flow("refused")
@@ -193,6 +211,24 @@ def test_key_that_is_refused_is_named_with_its_record(workers: int, place: int) 
         text = str(raised.value)
         assert text.startswith(("group_by at", "key_by at"))
         assert str(rows[place]) in text.rpartition(", value ")[2], text
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [(object(), r"an object .*<object object"), (Loud("a"), r"a Loud .*'a'")],
+    ids=["object", "Loud"],
+)
+def test_key_that_was_counted_is_refused_by_itself(
+    key: Any, words: str, workers: int
+) -> None:
+    """Its records are one number by then, so that none of them is blamed."""
+    flow = ms.Flow("refused")
+    rows = flow.from_iterable([10, 20, 30])
+    rows.group_by(lambda row: key if row == 10 else row).count().collect()
+
+    with pytest.raises(ms.OperatorError, match=f"^group_by at .* {words}.*, 1\\)\\n"):
+        flow.run(on="local", workers=workers)
 
 
 def test_aggregate_is_known_by_what_it_is_and_not_by_its_name() -> None:
@@ -232,16 +268,32 @@ class Seen(ms.StatefulFunction[str, str, list[str]]):
         return [list(seen)]
 
 
+def added(pages: list[str], page: str) -> list[str]:
+    """Append to what it gets, and return the same list."""
+    pages.append(page)
+    return pages
+
+
 def test_default_of_a_state_belongs_to_no_key() -> None:
     """What one key adds to it, another one does not see."""
     flow = ms.Flow("defaults")
     rows = flow.from_iterable([("ann", "p1"), ("bob", "p2"), ("ann", "p3")])
     pages = rows.key_by(lambda row: row[0]).map(lambda row: row[1])
-    found = pages.process(Seen()).collect()
+    nothing: list[str] = []
+    found = [
+        pages.process(Seen()).collect(),
+        pages.map_with_state(
+            nothing, lambda seen, page: (added(seen, page), list(seen))
+        ).collect(),
+    ]
+    grouped = rows.group_by(lambda row: row[0], value=lambda row: row[1])
+    lists = grouped.fold(nothing, added).collect()
     flow.run(on="local", workers=2)
 
     expected = [("ann", ["p1"]), ("ann", ["p1", "p3"]), ("bob", ["p2"])]
-    assert sorted(found.result()) == expected
+    assert [sorted(each.result()) for each in found] == [expected] * 2
+    assert sorted(lists.result()) == [("ann", ["p1", "p3"]), ("bob", ["p2"])]
+    assert nothing == []
 
 
 def test_running_aggregate_is_not_changed_after_it_was_sent() -> None:

@@ -142,6 +142,37 @@ def test_snapshots_go_on_while_only_a_side_still_comes(
     assert [sorted(each.result()) for each in found] == [expected] * 3
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("is_inside", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_side_may_get_its_key_inside_the_body(
+    kind: str, workers: int, *, is_inside: bool
+) -> None:
+    """Whether a body takes the side with its key or gives it one, it is in every round."""
+    flow = ms.Flow("inside")
+    side = flow.from_iterable(range(0, 5, 2), name="side")
+    table = None if is_inside else side.key_by(lambda x: x)
+
+    def body(rows: ms.Stream[Row]) -> ms.Stream[Row]:
+        known = table or side.key_by(lambda x: x)
+        if kind == "join_broadcast":
+            found = rows.join_broadcast(known, lambda row: row[0])
+        else:
+            keyed = rows.key_by(lambda row: row[0])
+            join = keyed.join if kind == "join" else keyed.join_table
+            found = join(known).drop_key()
+        return found.map(lambda pair: (pair[0][0], pair[0][1] + pair[1] + 1))
+
+    start = [(x, x) for x in range(5)]
+    rows = flow.from_iterable(start, name="rows").iterate(body, max_rounds=5).collect()
+    flow.run(on="local", workers=workers)
+
+    expected = start
+    for _ in range(5):
+        expected = [(x, y + x + 1) for x, y in expected if x in range(0, 5, 2)]
+    assert sorted(rows.result()) == expected
+
+
 @pytest.mark.parametrize("widths", mostly_slow((2, 3), (3, 1)))
 def test_side_that_has_come_moves_with_later_rounds(
     widths: tuple[int, int], tmp_path: Path

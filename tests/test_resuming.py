@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -241,7 +242,11 @@ def test_iteration_goes_on_at_another_width(
 
 
 def branches(
-    flow: ms.Flow, pace: Pace, verb: str = "limit", change: str = "nothing"
+    flow: ms.Flow,
+    pace: Pace,
+    verb: str = "limit",
+    change: str = "nothing",
+    out: Path | None = None,
 ) -> None:
     """One source; a branch that has enough early, and one that reads on."""
     rows = flow.read(Paced(pace), name="rows")
@@ -263,6 +268,9 @@ def branches(
                 ),
                 name="loop",
             ).limit(5, name="few")
+        case "keyed":
+            keyed = few.key_by(lambda i: i % 3, name="key").drop_key(name="values")
+            made = keyed.limit(7, name="few")
         case "cycle":
             made = flow.from_iterable(range(10), name="points").cycle(
                 100,
@@ -277,6 +285,8 @@ def branches(
     if change == "map behind":
         made = made.map(lambda row: row, name="same")
     made.collect(name="first")
+    if out is not None:
+        made.map(repr, name="repr").write_text(out, name="first texts")
     rest = rows.map(lambda i: i, name="all")
     if change == "map elsewhere":
         rest = rest.map(lambda i: i, name="same")
@@ -285,7 +295,7 @@ def branches(
     rest.collect(name="rest")
 
 
-ROWS = {"limit": 7, "zip": 3, "loop": 5, "cycle": 1, "frames": 7}
+ROWS = {"limit": 7, "zip": 3, "loop": 5, "keyed": 7, "cycle": 1, "frames": 7}
 
 
 @pytest.mark.parametrize(
@@ -297,6 +307,9 @@ ROWS = {"limit": 7, "zip": 3, "loop": 5, "cycle": 1, "frames": 7}
         (2, "map behind"),
         (3, "map elsewhere"),
         (2, "aggregate behind"),
+        (2, "map elsewhere"),
+        (2, "nothing"),
+        (4, "nothing"),
         fast=2,
     ),
     ids=lambda resumed: f"{resumed[0]} workers, {resumed[1]}",
@@ -313,6 +326,127 @@ def test_branch_that_has_ended_gives_nothing_more(
     found = programs.finish(workers, change=change)
 
     assert len(found["first"]) == ROWS[verb]
+    if verb == "cycle":
+        assert found["first"] == [100 + 3 * 10], (
+            "a one for each of ten, in three rounds"
+        )
+    assert sorted(found["rest"]) == list(range(sum(LENGTHS)))
+
+
+def _limited_rounds(rows: Any) -> Any:
+    """Make numbers even in a loop, each another one, and take some of them."""
+    even = rows.loop(
+        lambda q: (
+            q.filter(lambda i: i % 2, name="odd").map(lambda i: -i - 1, name="less"),
+            q.filter(lambda i: i % 2 == 0, name="even"),
+        ),
+        name="loop",
+    )
+    return even.limit(9, name="few")
+
+
+def _sums_by_time(flow: ms.Flow) -> Any:
+    rows = flow.from_iterable(range(10), name="own").event_time(lambda i: i, name="at")
+    return rows.window(ms.windows.tumbling(4)).sum(name="few")
+
+
+OWN: dict[str, tuple[Callable[[ms.Flow], Any], int | list[Any]]] = {
+    "limit": (
+        lambda f: f.from_iterable(range(1000), name="own").limit(7, name="few"),
+        7,
+    ),
+    "limit of many tasks": (
+        lambda f: (
+            f.from_parallel(lambda task, tasks: range(task, 1000, tasks), name="own")
+            .map(lambda i: i, name="same")
+            .limit(7, name="few")
+        ),
+        7,
+    ),
+    "limit of endless tasks": (
+        lambda f: f.from_parallel(count, name="own").limit(7, name="few"),
+        7,
+    ),
+    "zip": (
+        lambda f: f.from_iterable(range(1000), name="own").zip(
+            f.from_iterable("abc", name="letters"), name="few"
+        ),
+        3,
+    ),
+    "frame": (
+        lambda f: (
+            f.from_frame(pl.DataFrame({"n": range(1000)}), name="own")
+            .limit(7, name="few")
+            .to_rows(name="dicts")
+            .map(lambda row: row["n"], name="n")
+        ),
+        7,
+    ),
+    "loop": (
+        lambda f: _limited_rounds(f.from_parallel(count, name="own")),
+        9,
+    ),
+    "sorted": (
+        lambda f: (
+            f.from_iterable(range(50), name="own")
+            .sort_by(lambda i: -i, name="order")
+            .limit(5, name="few")
+        ),
+        [45, 46, 47, 48, 49],
+    ),
+    "iterate": (
+        lambda f: f.from_iterable(range(10), name="own").iterate(
+            lambda q: q.map(lambda i: i + 100, name="more"), max_rounds=2, name="few"
+        ),
+        list(range(200, 210)),
+    ),
+    "groups": (
+        lambda f: (
+            f.from_iterable(range(10), name="own")
+            .group_by(lambda i: i % 2, name="by")
+            .sum(name="few")
+        ),
+        [(0, 20), (1, 25)],
+    ),
+    "windows": (_sums_by_time, [6, 17, 22]),
+    "csv": (
+        lambda f: f.from_frame(pl.DataFrame({"n": range(5)}), name="own"),
+        list(range(5)),
+    ),
+}
+"""Parts of a flow, and their rows, or how many different ones if any will do."""
+
+
+def beside_its_own(flow: ms.Flow, pace: Pace, kind: str, out: Path) -> None:
+    """Build a part that ends early, and one that shares nothing with it."""
+    made = OWN[kind][0](flow)
+    if kind == "csv":
+        made.write_csv(out, name="few")
+    else:
+        made.collect(name="first")
+    flow.read(Paced(pace), name="rows").collect(name="rest")
+
+
+@pytest.mark.parametrize("workers", mostly_slow(3, 1, 4))
+@pytest.mark.parametrize("kind", mostly_slow(*OWN))
+def test_part_with_its_own_source_that_has_ended_stays_ended(
+    tmp_path: Path, kind: str, workers: int
+) -> None:
+    """Its source is not read again, and what it gave is neither lost nor given twice."""
+    out, expected = tmp_path / "out", OWN[kind][1]
+    programs = Programs(partial(beside_its_own, kind=kind, out=out), tmp_path)
+    programs.leave_at(2, has_ended("few"))
+
+    found = programs.finish(workers)
+
+    if kind == "csv":
+        first = [int(n) for p in out.glob("part-*") for n in p.read_text().split()[1:]]
+    else:
+        first = found["first"]
+    if isinstance(expected, int):
+        assert (len(first), len(set(first))) == (expected, expected)
+    else:
+        assert sorted(first) == expected
     assert sorted(found["rest"]) == list(range(sum(LENGTHS)))
 
 
@@ -386,15 +520,22 @@ def test_other_input_of_a_complete_job_is_not_taken_for_read(tmp_path: Path) -> 
     assert run(range(4), "monday", drops=False) == [(0, 2), (1, 4)]
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    """Return what is in every file of a directory."""
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("verb", ["limit", "cycle"])
+@pytest.mark.parametrize(
+    "verb", mostly_slow("limit", "cycle", "zip", "loop", "keyed", "frames", fast=2)
+)
 def test_complete_job_that_is_started_again_runs_nothing(
     tmp_path: Path, verb: str, workers: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever the number of workers: no task, no new snapshot, the same files; it says so."""
 
     def build(flow: ms.Flow, pace: Pace) -> None:
-        branches(flow, pace, verb)
+        branches(flow, pace, verb, out=tmp_path / "few")
         flow.read(Paced(pace), name="written").map(ran.append, name="ran").map(
             str, name="text"
         ).write_text(tmp_path / "out", name="texts")
@@ -402,7 +543,7 @@ def test_complete_job_that_is_started_again_runs_nothing(
     ran: list[int] = []
     programs = Programs(build, tmp_path)
     first = programs.finish(2)
-    files = sorted((tmp_path / "out").iterdir())
+    files = contents(tmp_path / "out"), contents(tmp_path / "few")
     manifests = sorted((tmp_path / "state" / "manifests").iterdir())
     ran.clear()
 
@@ -411,7 +552,7 @@ def test_complete_job_that_is_started_again_runs_nothing(
 
     assert (job.status(), job.was_complete, job.result()) == ("complete", True, first)
     assert "was complete in epoch" in " ".join(job.story())
-    assert sorted((tmp_path / "out").iterdir()) == files
+    assert (contents(tmp_path / "out"), contents(tmp_path / "few")) == files
     assert sorted((tmp_path / "state" / "manifests").iterdir()) == manifests
     assert ran == []
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.examples import mostly_slow
 from tests.spark.driving import eventually
 
 import millstream as ms
@@ -133,3 +135,89 @@ def test_a_cancelled_job_goes_on_with_what_it_held_back(
 
     assert lines(out) == list(range(20))
     assert not list(out.glob(".*"))
+
+
+class Counts(ms.Source[tuple[int, int]]):
+    """Six sensors that count for ever."""
+
+    is_bounded = False
+
+    def splits(self, task_count: int) -> list[ms.Split]:
+        return [ms.Split(f"sensor {i}", i) for i in range(SENSORS)]
+
+    def open(self, split: ms.Split, offset: int, config: Any) -> Any:
+        return CountsReader(split.payload, offset)
+
+
+class CountsReader(ms.SourceReader[tuple[int, int]]):
+    """Gives a few numbers and then none for a while, so that snapshots get through."""
+
+    offset = 0
+
+    def __init__(self, sensor: int, offset: int) -> None:
+        self.sensor, self.offset, self.is_due = sensor, offset, False
+
+    def read(self, rows: int) -> list[tuple[int, int]]:
+        self.is_due = not self.is_due
+        if not self.is_due:
+            return []
+        first, self.offset = self.offset, self.offset + 5
+        return [(self.sensor, number) for number in range(first, self.offset)]
+
+
+class Sums(ms.StatefulFunction[int, tuple[int, int], tuple[int, int]]):
+    """Tells with every tenth number of a sensor how many there were, and their sum."""
+
+    count = ms.ValueState(default=0)
+    total = ms.ValueState(default=0)
+
+    def on_record(self, key: int, value: tuple[int, int]) -> list[tuple[int, int]]:
+        count, total = self.count.get() + 1, self.total.get() + value[1]
+        self.count.update(count)
+        self.total.update(total)
+        return [(count, total)] if count % 10 == 0 else []
+
+
+SENSORS = 6
+
+
+def told(directory: Path) -> dict[int, list[list[int]]]:
+    """Return what was told of every sensor."""
+    found: dict[int, list[list[int]]] = {sensor: [] for sensor in range(SENSORS)}
+    for part in directory.glob("part-*"):
+        for line in part.read_text().splitlines():
+            sensor, sums = json.loads(line)
+            found[sensor].append(sums)
+    return {sensor: sorted(sums) for sensor, sums in found.items()}
+
+
+def has_told_more(directory: Path, before: dict[int, list[list[int]]]) -> bool:
+    now = told(directory)
+    return all(len(now[sensor]) > len(before[sensor]) for sensor in now)
+
+
+@pytest.mark.parametrize("on", mostly_slow("local", "processes"))
+def test_endless_keyed_job_goes_on_after_cancels_at_other_widths(
+    tmp_path: Path, on: Any
+) -> None:
+    """Every sum is there once, and is that of all numbers before it."""
+    out = tmp_path / "out"
+    for workers in (2, 2, 3, 1):
+        made = ms.Flow("endless")
+        sums = made.read(Counts(), name="counts").key_by(lambda row: row[0], name="key")
+        sums.process(Sums(), name="sums").write_jsonl(
+            out, roll_every="0s", name="lines"
+        )
+        before = told(out)
+        job = made.start(
+            on=on, workers=workers, state=tmp_path / "state", snapshot_every="20ms",
+            source_idle_ms=5,
+        )  # fmt: skip
+        eventually(partial(has_told_more, out, before))
+        job.cancel()
+        with pytest.raises(ms.JobCancelledError):
+            job.wait()
+
+        for sums_of_one in told(out).values():
+            counts = range(10, 10 * len(sums_of_one) + 1, 10)
+            assert sums_of_one == [[n, n * (n - 1) // 2] for n in counts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,25 +13,43 @@ import pytest
 import millstream as ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.fault
 
 
-def slowly(number: int) -> tuple[int, Any]:
+def slowly(make: Callable[[], Any], number: int) -> tuple[int, Any]:
     """Return something that no other process can get, after longer than the timer."""
     time.sleep(0.1)  # noqa: TID251 - the timer of the buffer must come first
-    return number, (lambda: number) if number > 2 else number
+    return number, make() if number > 2 else number
 
 
-def test_a_row_that_a_timer_cannot_send_fails_its_operator() -> None:
-    """The worker lives to say which row and why; it used to die of it."""
-    flow = ms.Flow("timer", buffer=ms.adaptive(1024, "20ms"))
-    flow.from_iterable(range(8)).map(slowly).key_by(lambda r: r[0]).unkey().collect()
+@pytest.mark.parametrize(
+    "buffer",
+    [ms.adaptive(1024, "20ms"), ms.fixed(1)],
+    ids=["by a timer", "at once"],
+)
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: lambda: None, "[Cc]an't pickle.*sending"),
+        (lambda: b"x" * 2_000_000, "1000000 bytes of frame_bytes_max.*sending"),
+    ],
+    ids=["no pickle", "too long"],
+)
+def test_a_row_that_cannot_be_sent_fails_its_operator(
+    make: Callable[[], Any], words: str, buffer: ms.BufferPolicy
+) -> None:
+    """The worker lives to say which row and why; it used to die of it in a timer."""
+    flow = ms.Flow("timer", buffer=buffer)
+    rows = flow.from_iterable(range(8)).map(partial(slowly, make))
+    rows.key_by(lambda r: r[0]).map(len).unkey().collect()
 
-    with pytest.raises(ms.OperatorError, match=r"key_by .*[Cc]an't pickle.*sending"):
-        flow.run(on="processes", workers=2, source_batch_rows=1)
+    with pytest.raises(ms.OperatorError, match=f"key_by .*{words}"):
+        flow.run(
+            on="processes", workers=2, source_batch_rows=1, frame_bytes_max=1_000_000
+        )
 
 
 @pytest.fixture

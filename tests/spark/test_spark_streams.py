@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import traceback
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -152,35 +153,69 @@ def is_live(job: ms.Job) -> bool:
     return job.status() in {"starting", "running"}
 
 
-def stream_job(spark: SparkSession, out: Path, state: Path, workers: int) -> ms.Job:
-    """Start a job, or go on with it, until it has committed something new."""
-    flow = ms.Flow("resumed")
-    stream = flow.from_spark_stream(rate_stream(spark), trigger="0s")
-    # Long enough to hold rows back over cuts, and short enough not to be waited for.
-    stream.select("value").write_jsonl(out, roll_every="150ms")
-    count = len(written(out))
-    job = flow.start(on="local", workers=workers, state=state, snapshot_every="50ms")
-    eventually(lambda: len(written(out)) > count or not is_live(job))
-    return job
+@dataclass
+class StreamJobs:
+    """Runs of one job, each until it has committed something new."""
+
+    spark: SparkSession
+    directory: Path
+    launcher: dict[str, Any]
+    staging: Path | None
+
+    @property
+    def out(self) -> Path:
+        return self.directory / "out"
+
+    def start(self, workers: int) -> ms.Job:
+        flow = ms.Flow("resumed")
+        stream = flow.from_spark_stream(
+            rate_stream(self.spark),
+            trigger="0s",
+            staging=None if self.staging is None else str(self.staging),
+        )
+        # Long enough to hold rows back over cuts, and short enough not to be waited for.
+        stream.select("value").write_jsonl(self.out, roll_every="150ms")
+        count = len(written(self.out))
+        job = flow.start(
+            workers=workers,
+            state=self.directory / "state",
+            snapshot_every="50ms",
+            **self.launcher,
+        )
+        eventually(lambda: len(written(self.out)) > count or not is_live(job))
+        return job
+
+    def staged(self) -> list[Path]:
+        """Return where rows are staged."""
+        return list((self.staging or self.directory / "state" / "staged").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("is_on_spark", "has_staging"),
+    [(False, False), (True, False), (True, True)],
+    ids=["local", "spark", "spark, elsewhere"],
+)
 def test_a_job_goes_on_from_its_state_directory_exactly_once(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, *, is_on_spark: bool, has_staging: bool
 ) -> None:
     """Twice in a row, at other widths: the query, its files and the job are one."""
-    out, state = tmp_path / "out", tmp_path / "state"
-    staged = state / "staged" / "from_spark_stream"
+    staging = tmp_path / "staging" if has_staging else None
+    if staging is not None:
+        staging.mkdir()
+    launcher = {"spark": spark} if is_on_spark else {"on": "local"}
+    jobs = StreamJobs(spark, tmp_path, launcher, staging)
     for workers in (2, 1):
-        cancel(stream_job(spark, out, state, workers))
+        cancel(jobs.start(workers))
+        (staged,) = jobs.staged()
         assert (staged / "checkpoint").is_dir(), "a later run needs it"
         assert spark.streams.active == []
-    job = stream_job(spark, out, state, 3)
+    job = jobs.start(SLOTS - 1)
     stop_query(spark, "resumed-")
     job.wait()
 
-    values = written(out)
+    values = written(jobs.out)
     assert values == list(range(len(values)))
-    assert not staged.exists(), "a complete job needs nothing"
+    assert jobs.staged() == [], "a complete job needs nothing"
 
 
 def slowed(row: dict[str, int]) -> int:

@@ -338,6 +338,16 @@ def test_what_polars_calls_row_separable_is_refused_all_the_same(
         frame().with_columns(made=expr)
 
 
+IS_IN_A_COLUMN = X.is_in(pl.col("t").dt.day())
+
+
+@pytest.mark.parametrize("expr", [IS_IN_A_COLUMN, ~IS_IN_A_COLUMN], ids=["in", "not"])
+def test_rows_are_not_kept_by_what_is_in_a_column(expr: pl.Expr) -> None:
+    """Which rows were kept depended on how they were cut into batches."""
+    with pytest.raises(ms.UsageError, match=r"has is_in of a column.*\.join\("):
+        frame().filter(expr)
+
+
 def test_arguments_that_can_be_read_once_are_looked_at_all_the_same() -> None:
     """A generator is empty for whoever comes second."""
     exprs = (expr.alias("made") for expr in [X + 1])

@@ -42,6 +42,13 @@ def _pieces(sizes: tuple[int, ...]) -> list[pl.DataFrame]:
     return [ROWS[end - n : end] for end, n in zip(ends, sizes, strict=True)]
 
 
+def assert_same_for_every_cut(expr: pl.Expr) -> None:
+    at_once = ROWS.select(expr, at=pl.col("t"))
+    for sizes in CUTS:
+        cut = [piece.select(expr, at=pl.col("t")) for piece in _pieces(sizes)]
+        assert pl.concat(cut).equals(at_once)
+
+
 def test_every_method_of_polars_has_a_verdict() -> None:
     """A new Polars with a new method fails here, until somebody has looked at it."""
     known = {*ROW_WISE, *LENGTHENING, *MANY_ROWS, *NO_EXPRESSION}
@@ -55,10 +62,7 @@ def test_what_is_taken_for_row_wise_does_not_depend_on_the_cut(name: str) -> Non
     expr = ROW_WISE[name]()
 
     assert finding(_tree(expr)) is None
-    at_once = ROWS.select(expr, at=pl.col("t"))
-    for sizes in CUTS:
-        cut = [piece.select(expr, at=pl.col("t")) for piece in _pieces(sizes)]
-        assert pl.concat(cut).equals(at_once)
+    assert_same_for_every_cut(expr)
 
 
 @pytest.mark.parametrize("name", LENGTHENING)
@@ -91,6 +95,20 @@ def test_arguments_that_are_looked_at_as_a_whole_must_be_constant(name: str) -> 
 
 
 X, Y = pl.col("x"), pl.col("y")
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        X.is_in(pl.Series([1, 2])),
+        pl.col("l").list.eval(pl.element().is_in([1, 2])),
+    ],
+    ids=str,
+)
+def test_constant_values_may_be_looked_at_as_a_whole(expr: pl.Expr) -> None:
+    """They are the same for every batch, also where items of a list are compared."""
+    assert finding(_tree(expr)) is None
+    assert_same_for_every_cut(expr)
 
 
 @pytest.mark.parametrize(

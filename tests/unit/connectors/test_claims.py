@@ -30,6 +30,7 @@ def lines(directory: Path) -> list[str]:
     return [line for part in parts for line in part.read_text().splitlines()]
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize(
     "spelt",
     [
@@ -42,16 +43,16 @@ def lines(directory: Path) -> list[str]:
     ids=["same", "slash", "dots", "url", "symlink"],
 )
 def test_two_sinks_of_a_flow_cannot_have_one_directory(
-    tmp_path: Path, spelt: Callable[[Path], Any]
+    tmp_path: Path, spelt: Callable[[Path], Any], *, overwrite: bool
 ) -> None:
     """One would take the other's parts for its own; half of the rows were gone."""
     (tmp_path / "link").symlink_to(tmp_path / "out")
     flow = ms.Flow("two")
     rows = flow.from_iterable(["a"])
-    rows.write_text(tmp_path / "out", name="first")
+    rows.write_text(tmp_path / "out", name="first", overwrite=overwrite)
 
     with pytest.raises(ms.UsageError, match=r"'first' at .* 'second' at .* same direc"):
-        rows.write_jsonl(spelt(tmp_path / "out"), name="second")
+        rows.write_jsonl(spelt(tmp_path / "out"), name="second", overwrite=overwrite)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "text"])

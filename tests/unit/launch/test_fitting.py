@@ -239,6 +239,7 @@ CARRIED = {
 
 REFUSED = {
     "sum to count": (by_key("sum"), by_key("count"), "aggregate"),
+    "sum to max": (by_key("sum"), by_key("max"), "aggregate"),
     "fold from int to list": (
         by_key("fold", 0, lambda total, value: total + value),
         by_key("fold", [], lambda values, value: [*values, value]),

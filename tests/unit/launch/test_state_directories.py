@@ -6,7 +6,9 @@ import copy
 import itertools
 import logging
 import os
+import sqlite3
 import stat
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -124,6 +126,32 @@ def test_a_directory_belongs_to_what_its_sources_were_asked_to_read(
         run(tmp_path, read, tuesday)
 
     assert run(tmp_path, read, monday) == first
+
+
+@pytest.mark.parametrize("name", ["daily", "daily of Tuesday"])
+def test_refused_input_leaves_sinks_untouched(tmp_path: Path, name: str) -> None:
+    """Neither Tuesday's directory nor a row of Tuesday's beside those of Monday."""
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        database.execute("CREATE TABLE t (day TEXT, word TEXT)")
+
+    def write(day: str, *words: str, name: str = "daily") -> None:
+        flow = ms.Flow(name)
+        lines = flow.read_text(text(tmp_path / f"in/{day}.txt", *words), name="in")
+        lines.write_text(tmp_path / "out" / day, name="texts")
+        rows = lines.map(lambda word: (day, word), name="rows")
+        rows.write_sqlite(tmp_path / "t.db", "t", columns=["day", "word"], name="table")
+        flow.run(on="local", state=tmp_path / "state")
+
+    write("mon", "a", "b")
+    with pytest.raises(SnapshotError):
+        write("tue", "x", "y", "z", name=name)
+
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mon"]
+    parts = (tmp_path / "out/mon").glob("part-*")
+    assert [part.read_text() for part in parts] == ["a\nb\n"]
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        found = database.execute("SELECT * FROM t ORDER BY word").fetchall()
+    assert found == [("mon", "a"), ("mon", "b")]
 
 
 def test_the_same_input_is_the_same_in_every_process() -> None:

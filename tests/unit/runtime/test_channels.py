@@ -384,18 +384,31 @@ def test_batch_that_is_too_long_for_a_frame_is_cut_in_halves() -> None:
     assert [f.sequence for f in frames] == [0, 1]
 
 
+class NoRoom(LocalLink):
+    """A network whose frames hold no row at all."""
+
+    def send(self, peer: PeerId, frame: Frame) -> Any:
+        msg = "the frame is too long"
+        raise TransportError(msg)
+
+
 def test_single_row_that_is_too_long_is_an_error() -> None:
     """There is nothing left to cut."""
-
-    class NoRoom(LocalLink):
-        def send(self, peer: PeerId, frame: Frame) -> Any:
-            msg = "the frame is too long"
-            raise TransportError(msg)
-
     pair = RemotePair(1 << 20, NoRoom)
 
     with pytest.raises(TaskFailedError) as caught:
         pair.writer.put([1, 2, 3, 4], 0)
+    assert isinstance(caught.value.__cause__, TransportError)
+
+
+def test_single_row_that_is_too_long_is_an_error_also_in_a_timer() -> None:
+    """It belongs to the operator that made it, and not to the worker that sends it."""
+    pair = RemotePair(1 << 20, NoRoom)
+    pair.writer.put([1], 0)
+
+    with pytest.raises(TaskFailedError) as caught:
+        pair.timers.fire(1 << 40)
+    assert caught.value.node is SENDER
     assert isinstance(caught.value.__cause__, TransportError)
 
 
