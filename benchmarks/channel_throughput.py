@@ -1,9 +1,9 @@
 """Channel throughput: `TCPNetwork` against bare sockets, between two processes.
 
 Both carry 64 KiB payloads over loopback.  The bare side is `sendmsg` and
-`recv_into` and nothing else.  The other sends BATCH frames of one 64 KiB `bytes` row
+`recv_into` and nothing else.  The other sends BATCH packets of one 64 KiB `bytes` row
 each, under the credit that a channel has in the engine: at most 1 MiB in flight, and
-a CREDIT frame back for every 256 KiB taken.  Its frames have tags, as on loopback they
+a CREDIT packet back for every 256 KiB taken.  Its packets have tags, as on loopback they
 always have; `secure_channel.py` compares that with TLS and with nothing.  The two
 alternate; the medians and their ratio are printed.
 
@@ -20,10 +20,10 @@ import time
 from typing import TYPE_CHECKING
 
 from millstream.config import Config
-from millstream.ports import FrameArrived
-from millstream.protocol.frames import Frame, FrameKind
+from millstream.ports import PacketArrived
 from millstream.protocol.handshake import Protection
 from millstream.protocol.ids import ChannelId, Generation, PeerId
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.tcp import TCPNetwork
 
@@ -128,12 +128,12 @@ def reader(pipe: Connection, total_bytes: int, guard: Guard = TAGS) -> None:
     started_ns = taken_bytes = sequence = 0
     while rows:
         for event in net.poll(1.0):
-            if isinstance(event, FrameArrived):
+            if isinstance(event, PacketArrived):
                 started_ns = started_ns or time.perf_counter_ns()
-                rows -= len(event.frame.body)
-                taken_bytes += event.frame.cost
+                rows -= len(event.packet.body)
+                taken_bytes += event.packet.cost
                 if taken_bytes >= CREDIT_BYTES:
-                    net.send(WRITER, frame(FrameKind.CREDIT, sequence, taken_bytes))
+                    net.send(WRITER, packet(PacketKind.CREDIT, sequence, taken_bytes))
                     taken_bytes = 0
                     sequence += 1
     pipe.send((time.perf_counter_ns() - started_ns) / 1e9)
@@ -149,7 +149,7 @@ def writer(address: Address, total_bytes: int, guard: Guard = TAGS) -> None:
     for sequence in range(total_bytes // ROW_BYTES):
         while credit_bytes < ROW_BYTES:
             credit_bytes += arrived_credit(net, 1.0)
-        credit_bytes -= net.send(READER, frame(FrameKind.BATCH, sequence, [row]))
+        credit_bytes -= net.send(READER, packet(PacketKind.BATCH, sequence, [row]))
     while net.backlog(READER):
         net.poll(0.1)
     net.close()
@@ -158,15 +158,15 @@ def writer(address: Address, total_bytes: int, guard: Guard = TAGS) -> None:
 def arrived_credit(net: TCPNetwork, timeout_s: float) -> int:
     """Poll once and return the credit that came."""
     return sum(
-        event.frame.body
+        event.packet.body
         for event in net.poll(timeout_s)
-        if isinstance(event, FrameArrived)
+        if isinstance(event, PacketArrived)
     )
 
 
-def frame(kind: FrameKind, sequence: int, body: object) -> Frame:
-    """Return a frame of the one channel there is."""
-    return Frame(kind, GENERATION, CHANNEL, sequence, body)
+def packet(kind: PacketKind, sequence: int, body: object) -> Packet:
+    """Return a packet of the one channel there is."""
+    return Packet(kind, GENERATION, CHANNEL, sequence, body)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ import millstream as ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.runtime.taken import Snapshot
+    from millstream.runtime.snapshot_stats import Snapshot
 
 WORKERS = 2
 INTERVAL_S = 0.5

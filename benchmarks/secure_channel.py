@@ -23,7 +23,7 @@ import numpy as np
 from paced import Metronome
 
 import millstream as ms
-from millstream.launch import recruit
+from millstream.launch import bootstrapping
 from millstream.protocol.handshake import Protection
 from millstream.runtime.tls import make_certificate
 
@@ -107,7 +107,7 @@ def main() -> None:
 
 def keyed_ages(protection: Protection, seconds: int) -> list[float]:
     """Return the ages of all records of a keyed count where the counts come out."""
-    recruit.protection_of = lambda *_, is_insecure: protection  # noqa: ARG005
+    bootstrapping.protection_of = lambda *_, is_insecure: protection  # noqa: ARG005
     records = RATE * seconds
     flow = ms.Flow("keyed-count", buffer=ms.adaptive(1024, "5ms"))
     due = flow.read(Metronome(records, INTERVAL_NS))

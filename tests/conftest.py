@@ -10,13 +10,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.databases import postgres_server, tables
-from tests.examples import load_profile
-from tests.launchers import launcher
-from tests.sharing import Sharing, name_file, remove_file, write_down
 from tests.spark.sessions import cluster, spark
-from tests.stored_names import files_with_paths, stored_files
-from tests.stores import object_server, store
+from tests.support.databases import postgres_server, tables
+from tests.support.examples import load_profile
+from tests.support.launchers import launcher
+from tests.support.sharing import Sharing, name_file, remove_file, write_down
+from tests.support.stored_names import files_with_paths, stored_files
+from tests.support.stores import object_server, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -41,7 +41,7 @@ from millstream.errors import (
     WorkerLostError,
 )
 from millstream.launch.job import Job, RoundMetrics, StageMetrics, TimeMetrics
-from millstream.operators.letters import DeadLetter
+from millstream.operators.dead_letters import DeadLetter
 from millstream.operators.rows.timers import Timer, Timers
 from millstream.plan.aggregate import Aggregate
 from millstream.plan.iteration import RoundState

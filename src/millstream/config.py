@@ -171,7 +171,7 @@ class Config:
     #: Most bytes of encoded batches in flight on one channel.
     channel_credit_bytes: int = 1024 * 1024
     #: Longest frame a peer may announce; checked before memory is allocated.
-    frame_bytes_max: int = 64 * 1024 * 1024
+    packet_bytes_max: int = 64 * 1024 * 1024
     #: Bytes of results that may wait on the way to the driver, per worker.
     result_backlog_bytes: int = 8 * 1024 * 1024
     #: Keys a combiner keeps before it sends its partial results on.

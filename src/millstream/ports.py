@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.protocol.frames import Frame
     from millstream.protocol.ids import PeerId
+    from millstream.protocol.packets import Packet
 
 __all__ = [
     "Address",
@@ -34,9 +34,9 @@ __all__ = [
     "Clock",
     "Done",
     "Files",
-    "FrameArrived",
     "Network",
     "NetworkEvent",
+    "PacketArrived",
     "PeerConnected",
     "PeerLost",
 ]
@@ -58,11 +58,11 @@ class Clock(Protocol):
 
 
 @dataclass(slots=True)
-class FrameArrived:
-    """A frame came from an authenticated peer."""
+class PacketArrived:
+    """A packet came from an authenticated peer."""
 
     peer: PeerId
-    frame: Frame
+    packet: Packet
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,11 @@ class PeerLost:
     is_absent: bool = False
 
 
-NetworkEvent = FrameArrived | PeerConnected | PeerLost
+NetworkEvent = PacketArrived | PeerConnected | PeerLost
 
 
 class Network(Protocol):
-    """Connections to peers, each a FIFO of frames; no call blocks except `poll`."""
+    """Connections to peers, each a FIFO of packets; no call blocks except `poll`."""
 
     @property
     def address(self) -> Address:
@@ -99,8 +99,8 @@ class Network(Protocol):
         """Begin to connect; `PeerConnected` or `PeerLost` tells how it ended."""
         ...
 
-    def send(self, peer: PeerId, frame: Frame) -> int:
-        """Queue a frame and return the credit it takes; a lost peer takes nothing."""
+    def send(self, peer: PeerId, packet: Packet) -> int:
+        """Queue a packet and return the credit it takes; a lost peer takes nothing."""
         ...
 
     def backlog(self, peer: PeerId) -> int:

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from millstream.protocol import handshake
-from millstream.protocol.frames import ELEMENTS, FrameKind
 from millstream.protocol.handshake import Protection, Role
 from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.protocol.messages import FROM_COORDINATOR, FROM_WORKERS, KINDS
+from millstream.protocol.packets import ELEMENTS, PacketKind
 from millstream.protocol.permits import permit
 from millstream.runtime import wire
 from millstream.runtime.integrity import (
     CHECKSUM,
     FIELD_BYTES,
     UNTOUCHED,
-    FrameTags,
     Integrity,
+    PacketTags,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "wire-format.md"
@@ -61,15 +61,17 @@ def tables_of_fields() -> list[list[list[str]]]:
     ]
 
 
-def test_frame_kinds_are_those_of_the_code() -> None:
+def test_packet_kinds_are_those_of_the_code() -> None:
     """Number, name, who exchanges them, and the length where it is fixed."""
     rows = table("kind", "name")
 
-    assert {int(row[0]): row[1] for row in rows} == {k.value: k.name for k in FrameKind}
+    assert {int(row[0]): row[1] for row in rows} == {
+        k.value: k.name for k in PacketKind
+    }
     to_coordinator = permit(COORDINATOR, PeerId(1)).kinds
     between = permit(PeerId(1), PeerId(2)).kinds
     for number, _, who, size, *_ in rows:
-        kind = FrameKind(int(number))
+        kind = PacketKind(int(number))
         assert (who == "coordinator and worker") == (kind in to_coordinator)
         assert who.startswith("workers") == (kind in between)
         assert ("writer to reader" in who) == (kind in ELEMENTS)
@@ -144,11 +146,11 @@ def test_steps_of_the_handshake_have_the_sizes_of_the_code() -> None:
 
 @pytest.mark.parametrize("row", table("number", "protection"), ids=lambda row: row[1])
 def test_protections_are_those_of_the_code(row: list[str]) -> None:
-    """Number, name, and how long the trailer of a frame is."""
+    """Number, name, and how long the trailer of a packet is."""
     number, name, _, trailer = row
     integrities: dict[Protection, Integrity] = {
         Protection.PLAIN: CHECKSUM,
-        Protection.MAC: FrameTags(bytes(32)),
+        Protection.MAC: PacketTags(bytes(32)),
         Protection.TLS: UNTOUCHED,
     }
 

@@ -82,7 +82,7 @@ class Chaos:
         """How many processes were killed or frozen."""
         return sum(self.done.values())
 
-    def rage(self, kills: int, seconds: float) -> None:
+    def run_chaos(self, kills: int, seconds: float) -> None:
         """Kill until there were so many kills and so much time has passed."""
         end_s = time.monotonic() + seconds
         kinds, weights = zip(*self._place.weights.items(), strict=True)
@@ -284,7 +284,7 @@ def main() -> None:
             directory = Path(stack.enter_context(TemporaryDirectory(prefix="chaos-")))
         chaos = Chaos(directory, _place(options.on or "cluster", stack), options.seed)
         stack.callback(chaos.close)
-        chaos.rage(options.kills, options.seconds)
+        chaos.run_chaos(options.kills, options.seconds)
         chaos.conclude()
         rows = check_output(directory / flow.OUT)
     done = ", ".join(f"{count} {kind}" for kind, count in chaos.done.items())

@@ -6,13 +6,13 @@ import sys
 
 from millstream.config import Config, configured
 from millstream.ports import PeerConnected, PeerLost
-from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation, PeerId
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.tcp import TCPNetwork
 
 CONFIG = configured(Config(), {"lease_ms": 2000})
-FRAME = Frame(FrameKind.BATCH, Generation(1), ChannelId(1), 0, [1])
+PACKET = Packet(PacketKind.BATCH, Generation(1), ChannelId(1), 0, [1])
 TURNS_MAX = 600
 
 
@@ -45,7 +45,7 @@ def dial(host: str, port: str) -> None:
             if isinstance(event, PeerLost):
                 print(event.reason, flush=True)  # noqa: T201 - read by the test
                 return
-        end.send(PeerId(1), FRAME)
+        end.send(PeerId(1), PACKET)
 
 
 if __name__ == "__main__":

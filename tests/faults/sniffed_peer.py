@@ -6,9 +6,9 @@ import pickle
 import sys
 
 from millstream.config import Config
-from millstream.ports import FrameArrived, PeerConnected
-from millstream.protocol.frames import Frame, FrameKind
+from millstream.ports import PacketArrived, PeerConnected
 from millstream.protocol.ids import ChannelId, Generation, PeerId
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.tcp import TCPNetwork
 
@@ -33,13 +33,13 @@ def main() -> None:
         end.connect(PeerId(1), (host, port))
     else:
         print(end.address[1], flush=True)  # noqa: T201 - read by the test
-    frame = Frame(FrameKind.BATCH, Generation(1), ChannelId(1), 0, [row])
+    packet = Packet(PacketKind.BATCH, Generation(1), ChannelId(1), 0, [row])
     for _ in range(TURNS_MAX):
         for event in end.poll(0.1):
             if isinstance(event, PeerConnected):
-                end.send(event.peer, frame)
-            if isinstance(event, FrameArrived):
-                assert event.frame.body == [row]
+                end.send(event.peer, packet)
+            if isinstance(event, PacketArrived):
+                assert event.packet.body == [row]
                 print("arrived", flush=True)  # noqa: T201 - read by the test
                 end.poll(0.1)
                 end.close()

@@ -40,7 +40,7 @@ def test_nothing_is_lost_doubled_or_out_of_order(run: tuple[Chaos, int]) -> None
     """Workers and the driver are killed, and workers frozen that wake again."""
     chaos, kills = run
 
-    chaos.rage(kills, seconds=0)
+    chaos.run_chaos(kills, seconds=0)
 
     chaos.conclude()
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.hosts import Host, ip, needs_hosts, two_hosts
+from tests.support.hosts import Host, ip, needs_hosts, two_hosts
 
 pytestmark = [pytest.mark.fault, needs_hosts]
 

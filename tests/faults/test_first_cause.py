@@ -34,7 +34,7 @@ def slowly(make: Callable[[], Any], number: int) -> tuple[int, Any]:
     ("make", "words"),
     [
         (lambda: lambda: None, "[Cc]an't pickle.*sending"),
-        (lambda: b"x" * 2_000_000, "1000000 bytes of frame_bytes_max.*sending"),
+        (lambda: b"x" * 2_000_000, "1000000 bytes of packet_bytes_max.*sending"),
     ],
     ids=["no pickle", "too long"],
 )
@@ -48,7 +48,7 @@ def test_a_row_that_cannot_be_sent_fails_its_operator(
 
     with pytest.raises(ms.OperatorError, match=f"key_by .*{words}"):
         flow.run(
-            on="processes", workers=2, source_batch_rows=1, frame_bytes_max=1_000_000
+            on="processes", workers=2, source_batch_rows=1, packet_bytes_max=1_000_000
         )
 
 

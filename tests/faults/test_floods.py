@@ -21,7 +21,7 @@ from tests.faults.flooder import listening
 from tests.spark.driving import eventually
 
 import millstream as ms
-from millstream.launch import recruit
+from millstream.launch import bootstrapping
 from millstream.protocol.handshake import Protection
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def protection(
 ) -> Protection:
     """Let jobs on loopback be protected like this."""
     chosen: Protection = request.param
-    monkeypatch.setattr(recruit, "protection_of", lambda *_, is_insecure: chosen)
+    monkeypatch.setattr(bootstrapping, "protection_of", lambda *_, is_insecure: chosen)
     return chosen
 
 

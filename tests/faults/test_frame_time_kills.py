@@ -25,10 +25,10 @@ from tests.faults.timed_killing import (
     killed_in_turn,
     row,
 )
-from tests.joining import asof_oracle, interval_oracle, window_oracle
 from tests.simulation.frame_window_flows import SCHEMA, Threes, triggered
-from tests.test_event_time import every_fourth
-from tests.windowing import naive_sessions, naive_windows
+from tests.support.joining import asof_oracle, interval_oracle, window_oracle
+from tests.support.windowing import naive_sessions, naive_windows
+from tests.system.test_event_time import every_fourth
 
 import millstream as ms
 from millstream.plan.joins import Direction, How
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.faults.timed_killing import Rule
-    from tests.joining import Came, Expected
+    from tests.support.joining import Came, Expected
 
     from millstream.api.frame import WindowFrame
     from millstream.api.frame_joined import JoinedFrame

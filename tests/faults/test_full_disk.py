@@ -8,7 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.snapshots import JOB, KEY, Driver
+from tests.support.snapshots import JOB, KEY, Driver
 
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
 from millstream.state.files import LocalFiles

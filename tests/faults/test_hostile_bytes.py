@@ -20,8 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.config import Config
-from millstream.ports import FrameArrived, NetworkEvent, PeerConnected, PeerLost
-from millstream.protocol.frames import Frame, FrameKind
+from millstream.ports import NetworkEvent, PacketArrived, PeerConnected, PeerLost
 from millstream.protocol.handshake import (
     HELLO_BYTES,
     NONCE_BYTES,
@@ -33,6 +32,7 @@ from millstream.protocol.handshake import (
     derive_key,
 )
 from millstream.protocol.ids import ChannelId, Generation, PeerId
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.tcp import TCPNetwork
 from millstream.runtime.tls import make_certificate
 
@@ -58,7 +58,7 @@ GARBAGE = {
     "a length of 2**31": struct.pack(">I", 2**31) + b"x" * 100,
     "pickle": pickle.dumps({"a": [1, 2, 3]}),
     "msgpack": msgpack.packb([1, 2, 3] * 100),
-    "a frame": struct.pack(">2sBBIIQI", b"MF", 2, 2, 0, 0, 0, 5) + b"N.xxx",
+    "a packet": struct.pack(">2sBBIIQI", b"MF", 2, 2, 0, 0, 0, 5) + b"N.xxx",
     "magic, then garbage": b"MSHS" + b"\xff" * 200,
     "megabytes": b"MSHS" + b"\x01" * 4_000_000,
 }
@@ -154,15 +154,15 @@ class Target:
         return sock
 
     def assert_a_member_is_served(self) -> None:
-        """Let a real peer connect and send a frame."""
+        """Let a real peer connect and send a packet."""
         member = self.member(MEMBER)
-        frame = Frame(FrameKind.BATCH, Generation(1), ChannelId(1), 0, ["hello"])
+        packet = Packet(PacketKind.BATCH, Generation(1), ChannelId(1), 0, ["hello"])
         member.connect(SERVER, self.network.address)
-        member.send(SERVER, frame)
+        member.send(SERVER, packet)
 
         def served() -> bool:
             member.poll(0)
-            return FrameArrived(MEMBER, frame) in self.events
+            return PacketArrived(MEMBER, packet) in self.events
 
         self.run_until(served)
         assert PeerConnected(MEMBER) in self.events
@@ -298,7 +298,7 @@ def test_a_mirror_is_turned_away(target: Target) -> None:
     assert target.events == []
 
 
-@pytest.mark.parametrize("length", [0, CONFIG.frame_bytes_max + 1, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("length", [0, CONFIG.packet_bytes_max + 1, 2**31, 2**32 - 1])
 def test_an_impossible_length_of_a_member_costs_its_connection_only(
     target: Target, length: int
 ) -> None:
@@ -333,8 +333,10 @@ def test_a_damaged_pickle_of_a_member_is_never_loaded(target: Target) -> None:
     assert target.decoded == 0
 
 
-def test_a_cut_at_every_byte_of_a_frame_delivers_no_half_frame(target: Target) -> None:
-    """A peer that dies in the middle of a frame is lost, and that is all."""
+def test_a_cut_at_every_byte_of_a_packet_delivers_no_half_packet(
+    target: Target,
+) -> None:
+    """A peer that dies in the middle of a packet is lost, and that is all."""
     payload = pickle.dumps(["rows"])
     header = struct.pack(">2sBBIIQI", b"MF", 2, 2, 1, 1, 0, len(payload))
     for size in range(1, len(header + payload)):

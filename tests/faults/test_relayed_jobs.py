@@ -1,6 +1,6 @@
 """A real job all of whose connections to the coordinator pass somebody in the middle.
 
-The relay passes the handshakes on, reads everything, and injects a frame that runs code
+The relay passes the handshakes on, reads everything, and injects a packet that runs code
 in the driver once the job runs.  With snapshots the job goes back and ends as if nothing
 had been; without, it fails and says which worker is gone.
 """
@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.relays import Relay
 from tests.spark.driving import eventually
+from tests.support.relays import Relay
 
 import millstream as ms
-from millstream.launch import recruit
-from millstream.protocol.frames import Frame, FrameKind
+from millstream.launch import bootstrapping
 from millstream.protocol.handshake import Protection
 from millstream.protocol.ids import ChannelId, Generation, PeerId
 from millstream.protocol.messages import Emitted
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.integrity import CHECKSUM
-from millstream.runtime.wire import FrameEncoder
+from millstream.runtime.wire import PacketEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,18 +43,18 @@ class InTheMiddle:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, protection: Protection) -> None:
         self.relay: Relay | None = None
         self.secrets: list[bytes] = []
-        bootstrap = recruit.Recruiter.bootstrap
+        bootstrap = bootstrapping.Bootstrapper.bootstrap
 
-        def diverted(recruiter: recruit.Recruiter, worker: PeerId) -> Any:
-            real = bootstrap(recruiter, worker)
+        def diverted(bootstrapper: bootstrapping.Bootstrapper, worker: PeerId) -> Any:
+            real = bootstrap(bootstrapper, worker)
             if self.relay is None:
                 self.relay = Relay(real.coordinator)
                 self.secrets.append(real.secret)
             return replace(real, coordinator=self.relay.address)
 
-        monkeypatch.setattr(recruit.Recruiter, "bootstrap", diverted)
+        monkeypatch.setattr(bootstrapping.Bootstrapper, "bootstrap", diverted)
         monkeypatch.setattr(
-            recruit, "protection_of", lambda *_, is_insecure: protection
+            bootstrapping, "protection_of", lambda *_, is_insecure: protection
         )
 
     def inject(self, data: bytes) -> None:
@@ -120,12 +120,12 @@ class Exploit:
 def forged(path: Path) -> bytes:
     """Return results of a sink that run code in the driver, for every number of sinks."""
     payload = pickle.dumps([Exploit(path)])
-    encoder, frames = FrameEncoder(1 << 20), []
+    encoder, packets = PacketEncoder(1 << 20), []
     for sink in range(10):
         body = Emitted(1, 1, sink, 0, 0, payload)
-        frame = Frame(FrameKind.MESSAGE, Generation(1), ChannelId(0), 0, body)
-        frames += CHECKSUM.closed(*encoder.encode(frame))
-    return b"".join(frames) + bytes(16)
+        packet = Packet(PacketKind.MESSAGE, Generation(1), ChannelId(0), 0, body)
+        packets += CHECKSUM.closed(*encoder.encode(packet))
+    return b"".join(packets) + bytes(16)
 
 
 @pytest.mark.parametrize("protection", [Protection.MAC, Protection.TLS])

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.hosts import Host, needs_hosts, two_hosts
-from tests.sniffers import Sniffer
+from tests.support.hosts import Host, needs_hosts, two_hosts
+from tests.support.sniffers import Sniffer
 
 from millstream.protocol.handshake import Protection
 from millstream.runtime.tls import make_certificate

@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.test_stopping import started, to_table, written
+from tests.system.test_stopping import started, to_table, written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.databases import SqlitePlace
 from tests.faults.table_driver import ROWS
 from tests.spark.driving import driver_environment
+from tests.support.databases import SqlitePlace
 
 if TYPE_CHECKING:
-    from tests.databases import TablePlace
+    from tests.support.databases import TablePlace
 
 pytestmark = pytest.mark.fault
 

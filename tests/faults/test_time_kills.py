@@ -23,9 +23,9 @@ from tests.faults.timed_killing import (
     killed_in_turn,
     row,
 )
-from tests.joining import interval_oracle
-from tests.test_timed_loops import laps
-from tests.windowing import naive_windows
+from tests.support.joining import interval_oracle
+from tests.support.windowing import naive_windows
+from tests.system.test_timed_loops import laps
 
 import millstream as ms
 from millstream.plan.joins import How

@@ -25,7 +25,7 @@ from tests.faults.timed_killing import (
     settled,
 )
 from tests.spark.driving import eventually
-from tests.windowing import Arrival, naive_windows
+from tests.support.windowing import Arrival, naive_windows
 
 import millstream as ms
 from millstream.protocol.watermark import BEGINNING

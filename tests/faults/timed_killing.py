@@ -12,9 +12,9 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.joining import Came
 from tests.spark.driving import eventually
-from tests.windowing import Arrival
+from tests.support.joining import Came
+from tests.support.windowing import Arrival
 
 import millstream as ms
 from millstream.protocol.watermark import BEGINNING

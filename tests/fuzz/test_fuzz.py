@@ -6,12 +6,12 @@ import time
 from itertools import count, takewhile
 
 import pytest
-from tests.examples import is_exhaustive
 from tests.fuzz.corpus import CORPUS
 from tests.fuzz.hunting import hunt
 from tests.fuzz.mutants import MUTANTS
 from tests.fuzz.running import play
 from tests.fuzz.telling import told
+from tests.support.examples import is_exhaustive
 
 SMOKE_EXAMPLES = 12
 SEARCH_SECONDS = 600.0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.golden.snapshots.flows import KEY, PINNED, Gate
 from tests.golden.snapshots.make import found, take_back
-from tests.stored_names import files_with_paths, stored_files
+from tests.support.stored_names import files_with_paths, stored_files
 
 from millstream.errors import SnapshotError
 from millstream.protocol.handshake import derive_key

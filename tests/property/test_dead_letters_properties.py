@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples, is_exhaustive
+from tests.support.examples import examples, is_exhaustive
 
 import millstream as ms
 from millstream.testing import simulate

@@ -11,10 +11,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.making import node, nodes
+from tests.support.making import node, nodes
 
-from millstream.operators.time.assign import TimeAssigned, TimeOrdered
-from millstream.plan.time import AssignTime, Behind, InTimeOrder
+from millstream.operators.time.assign import (
+    AssignTimestampsOperator,
+    SortByTimeOperator,
+)
+from millstream.plan.time import AssignTime, InTimeOrder, LateTimestamp
 from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import BEGINNING
 from millstream.testing import ManualClock
@@ -23,12 +26,14 @@ TIMES = st.lists(st.integers(-30, 30), max_size=12)
 SPLITS = st.lists(TIMES, min_size=1, max_size=3)
 
 
-def assigned(out_of_order: int) -> TimeAssigned:
+def assigned(out_of_order: int) -> AssignTimestampsOperator:
     spec = AssignTime(lambda row: row, out_of_order)
-    return TimeAssigned((node(spec),), 0, ManualClock())
+    return AssignTimestampsOperator((node(spec),), 0, ManualClock())
 
 
-def stored(operator: TimeAssigned, out_of_order: int) -> TimeAssigned:
+def stored(
+    operator: AssignTimestampsOperator, out_of_order: int
+) -> AssignTimestampsOperator:
     """Return an operator that goes on where another one was cut."""
     assert operator.state is not None
     fresh = assigned(out_of_order)
@@ -62,7 +67,7 @@ def test_lateness_is_that_of_the_split_alone(
         batch, left[name] = left[name][:size], left[name][size:]
         operator.origin = name
         for time, row in operator.process(batch, 0):
-            behind = time.watermark if isinstance(time, Behind) else None
+            behind = time.watermark if isinstance(time, LateTimestamp) else None
             assert time == row
             found[name].append((int(time), behind))
         if data.draw(st.booleans()):
@@ -102,7 +107,9 @@ def test_rows_leave_in_the_order_of_their_time(
     rows: list[tuple[str, int]], watermarks: list[int]
 ) -> None:
     """Every row leaves once its time has come, or is late; none is lost or doubled."""
-    operator = TimeOrdered(nodes([InTimeOrder()], takes_pairs=True, takes_times=True))
+    operator = SortByTimeOperator(
+        nodes([InTimeOrder()], takes_pairs=True, takes_times=True)
+    )
     steps = sorted(watermarks)
     out: list[Any] = []
     reached = BEGINNING

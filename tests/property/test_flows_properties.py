@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.support.examples import examples
 
 import millstream as ms
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from tests.examples import examples
+from tests.support.examples import examples
 
 import millstream as ms
 from millstream.columns.table import FrameAggregation, PartialTable

@@ -15,21 +15,21 @@ from unittest.mock import patch
 import polars as pl
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.examples import examples
-from tests.making import node
-from tests.windowing import MEMORY, SHARDS, window_operator_of
+from tests.support.examples import examples
+from tests.support.making import node
+from tests.support.windowing import MEMORY, SHARDS, window_operator_of
 
 import millstream as ms
 from millstream import windows
 from millstream.config import Config
 from millstream.operators.build import TaskContext, build_chain
-from millstream.operators.time.assign import TimeAssigned
-from millstream.operators.time.frame_assign import FrameTimeAssigned
+from millstream.operators.time.assign import AssignTimestampsOperator
+from millstream.operators.time.frame_assign import FrameAssignTimestampsOperator
 from millstream.operators.windows import frame_pieces
 from millstream.operators.windows import frame_session as frame_sessions
 from millstream.operators.windows import frame_triggered as frame_triggers
-from millstream.plan.frame_windows import BEHIND, TIME, AssignFrameTime
-from millstream.plan.time import AssignTime, Behind
+from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME, AssignFrameTime
+from millstream.plan.time import AssignTime, LateTimestamp
 from millstream.plan.windows import GlobalWindow, Windowed
 from millstream.protocol.ids import Epoch
 from millstream.state.compaction import Merging, merged
@@ -71,7 +71,7 @@ def small(limit: int) -> Iterator[None]:
         yield
 
 
-class Bench:
+class TaskHarness:
     """An operator that is told what happens, and can be stopped and restored.
 
     With deltas it goes on from all that was ever stored, otherwise from the last time.
@@ -130,7 +130,7 @@ class Bench:
             self.made += rows.rows() if isinstance(rows, pl.DataFrame) else rows
 
 
-def frame_bench(window: AnyWindow, *, is_timed: bool = False) -> Bench:
+def frame_bench(window: AnyWindow, *, is_timed: bool = False) -> TaskHarness:
     """Return the operator that the planner puts in for a window of a frame."""
     flow = ms.Flow("frame")
     schema = {**SCHEMA, "at": pl.Int64} if is_timed else SCHEMA
@@ -147,12 +147,12 @@ def frame_bench(window: AnyWindow, *, is_timed: bool = False) -> Bench:
         (operator,) = build_chain([planned], context)
         return operator
 
-    return Bench(make, has_deltas=True)
+    return TaskHarness(make, has_deltas=True)
 
 
-def row_bench(window: AnyWindow, *, is_timed: bool = False) -> Bench:
+def row_bench(window: AnyWindow, *, is_timed: bool = False) -> TaskHarness:
     spec = Windowed(window, None, shows_window=not isinstance(window, GlobalWindow))
-    return Bench(
+    return TaskHarness(
         lambda clock: window_operator_of(spec, MEMORY, clock, is_timed=is_timed),
         has_deltas=False,
     )
@@ -162,7 +162,7 @@ def frame_of(rows: list[Row]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def happen(bench: Bench, steps: list[tuple[str, Any]], make: Any) -> list[Any]:
+def happen(bench: TaskHarness, steps: list[tuple[str, Any]], make: Any) -> list[Any]:
     for what, value in steps:
         if what == "rows" and value:
             bench.take(make(value))
@@ -258,7 +258,7 @@ def test_triggers_by_the_clock_make_of_frames_what_they_make_of_rows(
 
 def timed_frame(timed: list[tuple[str | None, int, int]]) -> pl.DataFrame:
     schema = {**SCHEMA, "at": pl.Int64}
-    times = pl.col("at").alias(TIME), pl.lit(None, pl.Int64).alias(BEHIND)
+    times = pl.col("at").alias(TIME), pl.lit(None, pl.Int64).alias(ORIGIN_WATERMARK)
     return pl.DataFrame(timed, schema=schema, orient="row").with_columns(times)
 
 
@@ -332,11 +332,11 @@ def test_promises_of_users_are_those_of_rows(
     promises: Any = marks if is_function else lambda: lambda row, _: row["mark"]
     by_frame = marks if is_function else pl.col("mark")
     clock = ManualClock()
-    rows = TimeAssigned(
+    rows = AssignTimestampsOperator(
         (node(AssignTime(lambda row: row["at"], 0, None, 50, promises)),), 0, clock
     )
     spec = AssignFrameTime(pl.col("at"), 0, None, 50, watermark=by_frame)
-    frames = FrameTimeAssigned((node(spec),), 0, clock)
+    frames = FrameAssignTimestampsOperator((node(spec),), 0, clock)
     for origin, batch in batches:
         frame = pl.DataFrame(
             batch, schema={"at": pl.Int64, "mark": pl.Int64}, orient="row"
@@ -344,8 +344,10 @@ def test_promises_of_users_are_those_of_rows(
         rows.origin = frames.origin = origin
         timed = rows.process(frame.to_dicts(), 0)
         found = frames.process(frame, 0)
-        behind = [t.watermark if isinstance(t, Behind) else None for t, _ in timed]
-        assert found[BEHIND].to_list() == behind
+        behind = [
+            t.watermark if isinstance(t, LateTimestamp) else None for t, _ in timed
+        ]
+        assert found[ORIGIN_WATERMARK].to_list() == behind
         assert found[TIME].to_list() == [int(time) for time, _ in timed]
-    assert frames.promised == rows.promised
+    assert frames.watermarks == rows.watermarks
     assert frames.ahead_count == rows.ahead_count

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
-from tests.frame_joining import SideBySide
+from tests.support.examples import examples
+from tests.support.frame_joining import SideBySide
 
-from millstream.operators.frames import kept_rows as frame_kept
+from millstream.operators.frames import join_buffer as frame_kept
 from millstream.operators.joins import frame_asof as frame_asof_join
 from millstream.operators.joins import frame_interval as frame_interval_join
 from millstream.operators.joins import frame_window as frame_window_join
@@ -27,7 +27,7 @@ from millstream.plan.joins import (
     JoinInterval,
     JoinWindow,
 )
-from millstream.plan.time import Behind
+from millstream.plan.time import LateTimestamp
 
 HOWS = list(How)
 ROWS = st.lists(
@@ -64,13 +64,13 @@ def driven(
     steps: list[Any],
     *,
     is_by_clock: bool = False,
-    is_prompt: bool = True,
+    has_latency_bound: bool = True,
 ) -> None:
     """Give the same to both joins, and compare what they make of it, at once or at last."""
     heard = -15
     for port, drawn, action, number in steps:
         rows: list[Any] = [
-            (key, time if gap is None else Behind(time, time + gap), value)
+            (key, time if gap is None else LateTimestamp(time, time + gap), value)
             for key, time, value, gap in drawn
         ]
         both.give(rows, port)
@@ -81,7 +81,7 @@ def driven(
                 both.tick(number)
             else:
                 both.advance(heard)
-            if is_prompt:
+            if has_latency_bound:
                 both.check()
     both.of_rows.finish()
     both.of_frames.finish()
@@ -109,8 +109,12 @@ def test_interval_join_of_frames_is_that_of_rows(
     """Pairs, rows alone, their times and promises, and what was late."""
     by = JoinInterval(how, bounds[0], bounds[0] + bounds[1])
     # Alone rows come at their own time, even if it was certain before.
-    is_prompt = by.lower <= 0 <= by.upper
-    driven(SideBySide(by, nulls_equal=nulls_equal), steps, is_prompt=is_prompt)
+    has_latency_bound = by.lower <= 0 <= by.upper
+    driven(
+        SideBySide(by, nulls_equal=nulls_equal),
+        steps,
+        has_latency_bound=has_latency_bound,
+    )
 
 
 @pytest.mark.parametrize("is_event_time", [True, False], ids=["time", "clock"])

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
 from tests.simulation.frame_window_flows import Threes
+from tests.support.examples import examples
 
 import millstream as ms
 from millstream import windows

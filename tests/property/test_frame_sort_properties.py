@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from tests.examples import examples
-from tests.framing import VALUES, cuts, frames
-from tests.making import operators
+from tests.support.examples import examples
+from tests.support.framing import VALUES, cuts, frames
+from tests.support.making import operators
 
 import millstream as ms
 from millstream.config import Config, configured

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.examples import examples
-from tests.framing import KEYS, VALUES, canonical, cuts, frames
-from tests.making import operators
+from tests.support.examples import examples
+from tests.support.framing import KEYS, VALUES, canonical, cuts, frames
+from tests.support.making import operators
 
 import millstream as ms
 from millstream.config import Config, configured
@@ -172,7 +172,7 @@ def test_join_keeps_the_order_of_the_left_side(
     made: list[Any] = [operator.process(piece, 0) for piece in waiting[:early]]  # type: ignore[arg-type]
     for piece in data.draw(cuts(right)):
         operator.process(piece, 1)  # type: ignore[arg-type]
-    operator.end_port(1)
+    operator.on_input_end(1)
     made += [operator.process(piece, 0) for piece in waiting[early:]]  # type: ignore[arg-type]
     made += operator.finish()
     operator.close()

@@ -16,15 +16,21 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
-from tests.making import node
+from tests.support.examples import examples
+from tests.support.making import node
 
 import millstream as ms
 from millstream import windows
-from millstream.operators.time.frame_assign import FrameTimeAssigned
-from millstream.operators.windows.frame_count import CountWindowed, RowsCounted
-from millstream.operators.windows.frame_session import SessionsOfFrame
-from millstream.operators.windows.frame_time import CombinedPanes, TimeWindowed
+from millstream.operators.time.frame_assign import FrameAssignTimestampsOperator
+from millstream.operators.windows.frame_count import (
+    FrameCountWindowOperator,
+    FrameRowCountOperator,
+)
+from millstream.operators.windows.frame_session import FrameSessionOperator
+from millstream.operators.windows.frame_time import (
+    FrameCombinePanesOperator,
+    FrameTimeWindowOperator,
+)
 from millstream.plan.frame_windows import (
     HIDDEN,
     AssignFrameTime,
@@ -91,7 +97,7 @@ def spec_of(window: AnyWindow, lateness: int, aggregates: tuple[pl.Expr, ...]) -
 
 
 @dataclass
-class Bench:
+class TaskHarness:
     """Operators one behind the other, which can be stopped and restored."""
 
     spec: Any
@@ -105,10 +111,10 @@ class Bench:
         if self.is_combined:
             self.spec = replace(self.spec, is_combined=True)
         time = AssignFrameTime(pl.col("at"), self.out_of_order)
-        self.giver = FrameTimeAssigned((node(time),), 0, ManualClock())
+        self.giver = FrameAssignTimestampsOperator((node(time),), 0, ManualClock())
         combine = CombinePanes(self.spec)
         self.combiner = (
-            CombinedPanes((node(combine),), 1000, engine=self.engine)
+            FrameCombinePanesOperator((node(combine),), 1000, engine=self.engine)
             if self.is_combined
             else None
         )
@@ -121,9 +127,9 @@ class Bench:
         settings = StateSettings(SHARDS)
         nodes = (node(self.spec),)
         if isinstance(self.spec, TimeWindowFrame):
-            return TimeWindowed(nodes, settings, engine=self.engine)
+            return FrameTimeWindowOperator(nodes, settings, engine=self.engine)
         assert isinstance(self.spec, SessionFrame)
-        return SessionsOfFrame(nodes, settings)
+        return FrameSessionOperator(nodes, settings)
 
     def take(self, origin: str, rows: list[Row]) -> None:
         self.giver.origin = origin
@@ -145,7 +151,7 @@ class Bench:
             self.made += frame.drop(HIDDEN).rows()
 
     def watermark(self, origins: list[str]) -> None:
-        promised = [self.giver.promised.get(origin, BEGINNING) for origin in origins]
+        promised = [self.giver.watermarks.get(origin, BEGINNING) for origin in origins]
         self.told = max(self.told, min(promised))
         if self.combiner is not None:
             self.push(self.combiner.flush())
@@ -193,7 +199,9 @@ def promised(rows: list[Row], out_of_order: int) -> list[tuple[Row, int]]:
     return made
 
 
-def run(bench: Bench, origins: tuple[list[Row], ...], data: st.DataObject) -> None:
+def run(
+    bench: TaskHarness, origins: tuple[list[Row], ...], data: st.DataObject
+) -> None:
     """Give rows of origins in turns, with watermarks and crashes anywhere."""
     left = {str(number): list(rows) for number, rows in enumerate(origins)}
     names = list(left)
@@ -233,7 +241,7 @@ def test_time_windows_have_the_rows_that_were_in_time_for_them(
     engine, is_combined, is_slotted = how
     aggregates = SLOTTED if is_slotted else AGGREGATES
     window = windows.sliding(size, slide, offset=offset)
-    bench = Bench(
+    bench = TaskHarness(
         spec_of(window, lateness, aggregates), out_of_order, engine, is_combined
     )
     run(bench, origins, data)
@@ -263,7 +271,7 @@ def test_time_windows_have_the_rows_that_were_in_time_for_them(
 def test_row_that_is_too_late_for_every_window_told_changes_none_of_them() -> None:
     """Its other window is not over yet, though it belongs to one that was told."""
     spec = spec_of(windows.sliding(2, 1), 1, AGGREGATES)
-    bench = Bench(spec, out_of_order=0, engine="polars", is_combined=False)
+    bench = TaskHarness(spec, out_of_order=0, engine="polars", is_combined=False)
     bench.take("1", [("a", 4, 0)])
     bench.take("0", [("a", 5, 0)])
     bench.watermark(["0", "1"])
@@ -281,7 +289,7 @@ def test_sessions_are_rows_less_than_the_gap_apart(
     data: st.DataObject,
 ) -> None:
     """A row behind its promise reaches only over what was still to come then."""
-    bench = Bench(
+    bench = TaskHarness(
         spec_of(windows.session(gap), 0, AGGREGATES),
         out_of_order,
         "polars",
@@ -314,7 +322,7 @@ def test_first_and_last_are_so_in_time(
 ) -> None:
     """Rows that came later may be earlier; of equal timestamps the first to come is."""
     spec = spec_of(windows.sliding(size, 3), 0, ORDERED)
-    bench = Bench(spec, 100, "polars", is_combined=moved == "parts")
+    bench = TaskHarness(spec, 100, "polars", is_combined=moved == "parts")
     run(bench, (rows,), data)
     expected: dict[Any, list[tuple[int, int]]] = defaultdict(list)
     for key, time, value in rows:
@@ -340,13 +348,15 @@ def test_count_windows_have_so_many_rows_of_a_key_in_order(
     data: st.DataObject,
 ) -> None:
     """Batches may end anywhere, and a crash changes nothing."""
-    (size, slide, is_exact), (engine, is_counted) = cut, how
-    window = windows.count(size, slide, exact=is_exact)
+    (size, slide, drops_incomplete), (engine, is_counted) = cut, how
+    window = windows.count(size, slide, exact=drops_incomplete)
     counted = (pl.len().alias("n"),)
     spec = spec_of(window, 0, counted if is_counted else AGGREGATES)
     assert isinstance(spec, CountFrame)
     assert spec.is_counted == is_counted
-    kind: Callable[..., Operator] = RowsCounted if is_counted else CountWindowed
+    kind: Callable[..., Operator] = (
+        FrameRowCountOperator if is_counted else FrameCountWindowOperator
+    )
     operator = kind((node(spec),), StateSettings(SHARDS), engine=engine)
     segments: list[Segment] = []
     made, left, epochs = [], list(rows), count(1)
@@ -374,7 +384,7 @@ def test_count_windows_have_so_many_rows_of_a_key_in_order(
     for key, own in values.items():
         for start in range(0, len(own), slide):
             inside = own[start : start + size]
-            if len(inside) == size or not is_exact:
+            if len(inside) == size or not drops_incomplete:
                 found = aggregated(inside)
                 wanted.append((key, *(found[:1] if is_counted else found)))
     assert sorted(made) == sorted(wanted)
@@ -430,7 +440,7 @@ def test_state_of_windows_goes_to_more_tasks_and_back_to_one(
     """Stored by key, it is the same at any number of tasks; also while time differs."""
     window = windows.sliding(12, 5) if kind == "sliding" else windows.session(4)
     alone, bench, left, right, again = (
-        Bench(spec_of(window, 0, SLOTTED), 20, "polars", is_combined=False)
+        TaskHarness(spec_of(window, 0, SLOTTED), 20, "polars", is_combined=False)
         for _ in range(5)
     )
     for each in (alone, bench):

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.making import nodes
+from tests.support.making import nodes
 
 from millstream.config import Config
 from millstream.operators.failure import blame
-from millstream.operators.rows.aggregation import CountedKeys
+from millstream.operators.rows.aggregation import CountCombineOperator
 from millstream.operators.rows.fuse import fuse
-from millstream.operators.rows.rowwise import FusedRows
+from millstream.operators.rows.rowwise import FusedRowOperator
 from millstream.plan import nodes as specs
 from millstream.plan.aggregate import builtin
 from millstream.plan.time import DropTime
@@ -225,7 +225,7 @@ def test_functions_written_in_c_are_told_apart() -> None:
     """All of them work on the one line that pulls rows; the guilty one is found."""
     chain = nodes([specs.FlatMap(str.split), specs.Map(int), specs.KeyBy(chr)])
     run = (*chain, *nodes([specs.Combine(builtin("count"))]))
-    counted = CountedKeys(run, Config(combine_keys_max=10), ManualClock())
+    counted = CountCombineOperator(run, Config(combine_keys_max=10), ManualClock())
     for rows, guilty in (
         (["1 2", 3], chain[0]),
         (["1 2", "3 x"], chain[1]),
@@ -302,7 +302,7 @@ def test_failure_names_the_operator_and_the_row(
     is_lazy = isinstance(target, specs.FlatMap) and data.draw(st.booleans())
     poison = lazily_poisoned if is_lazy else poisoned
     chain[number] = type(target)(poison(target.function, bad))
-    operator = FusedRows(nodes(chain))
+    operator = FusedRowOperator(nodes(chain))
     where = first_failure(operator.nodes, rows)
     assume(where is not None)
     assert where is not None
@@ -338,7 +338,7 @@ def test_same_function_in_several_operators_blames_the_first_to_raise(
     }
     shift: list[Spec] = [specs.Map(lambda i: i + 1)]
     chain: list[Spec] = [kinds[verb](reject) for verb in verbs]
-    operator = FusedRows(nodes([*chain, *shift, specs.Map(reject)]))
+    operator = FusedRowOperator(nodes([*chain, *shift, specs.Map(reject)]))
 
     for row, name in ((7, operator.nodes[0].name), (6, operator.nodes[-1].name)):
         with pytest.raises(FunctionRaisedError) as raised:
@@ -351,7 +351,7 @@ def test_function_written_in_c_is_blamed_by_its_place(
     functions: list[Callable[[Any], Any]],
 ) -> None:
     """No frame of such a function is in the traceback, only the line that called it."""
-    operator = FusedRows(nodes([specs.Map(function) for function in functions]))
+    operator = FusedRowOperator(nodes([specs.Map(function) for function in functions]))
     candidates: list[Any] = ["x", [], 5]
     for row in candidates:
         culprit = first_that_raises(operator.nodes, row)
@@ -379,7 +379,7 @@ def test_item_that_is_not_iterable_blames_the_operator_that_flattens(
     rows: list[Any], culprit: str
 ) -> None:
     """Of two in a row, the one that met a number."""
-    operator = FusedRows(nodes([specs.Flatten(), specs.Flatten()]))
+    operator = FusedRowOperator(nodes([specs.Flatten(), specs.Flatten()]))
 
     with pytest.raises(TypeError) as raised:
         operator.process(rows, 0)

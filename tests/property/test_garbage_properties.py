@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.snapshot_checks import Subject
-from tests.snapshots import Driver, MemoryFiles
+from tests.support.snapshot_checks import Subject
+from tests.support.snapshots import Driver, MemoryFiles
 
 from millstream.protocol.ids import Epoch
 from millstream.state.layout import ManifestId, parsed_state_file

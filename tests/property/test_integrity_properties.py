@@ -1,6 +1,6 @@
 """Protected byte streams: cut anywhere, damaged, dropped, repeated or swapped anywhere.
 
-Method: hypothesis makes frames and a way to cut their bytes into chunks, or a way to
+Method: hypothesis makes packets and a way to cut their bytes into chunks, or a way to
 tamper with them.  Chunks never change what arrives; of a stream that was tampered with
 nothing arrives but a prefix of what was sent.
 """
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.support.examples import examples
 
 from millstream.errors import RemoteProtocolError
-from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation
-from millstream.runtime.integrity import UNTOUCHED, FrameTags
+from millstream.protocol.packets import Packet, PacketKind
+from millstream.runtime.integrity import UNTOUCHED, PacketTags
 from millstream.runtime.tls import TLSContexts, TLSSession, make_certificate
-from millstream.runtime.wire import FrameDecoder, FrameEncoder
+from millstream.runtime.wire import PacketDecoder, PacketEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,48 +40,48 @@ bodies = st.lists(contents_of_rows, min_size=2, max_size=5, unique=True)
 sizes = st.lists(st.integers(1, 400), max_size=20)
 
 
-def frames_of(contents: list[bytes]) -> list[Frame]:
+def packets_of(contents: list[bytes]) -> list[Packet]:
     return [
-        Frame(FrameKind.BATCH, Generation(1), ChannelId(1), number, [content])
+        Packet(PacketKind.BATCH, Generation(1), ChannelId(1), number, [content])
         for number, content in enumerate(contents)
     ]
 
 
-def tagged(frames: list[Frame]) -> list[bytes]:
-    """Return the bytes of every frame, with tags of one connection."""
-    tags, encoder = FrameTags(KEY), FrameEncoder(LIMIT)
-    return [b"".join(tags.closed(*encoder.encode(frame))) for frame in frames]
+def tagged(packets: list[Packet]) -> list[bytes]:
+    """Return the bytes of every packet, with tags of one connection."""
+    tags, encoder = PacketTags(KEY), PacketEncoder(LIMIT)
+    return [b"".join(tags.closed(*encoder.encode(packet))) for packet in packets]
 
 
-def received(data: bytes, sizes: Sequence[int] = ()) -> list[Frame]:
+def received(data: bytes, sizes: Sequence[int] = ()) -> list[Packet]:
     """Return what a receiver believes before it hangs up, if it does."""
-    decoder = FrameDecoder(bytearray(256), LIMIT, integrity=FrameTags(KEY))
+    decoder = PacketDecoder(bytearray(256), LIMIT, integrity=PacketTags(KEY))
     return delivered(decoder.feed, data, sizes)
 
 
 def delivered(
-    take: Callable[[bytes], list[Frame]], data: bytes, sizes: Sequence[int]
-) -> list[Frame]:
-    frames: list[Frame] = []
+    take: Callable[[bytes], list[Packet]], data: bytes, sizes: Sequence[int]
+) -> list[Packet]:
+    packets: list[Packet] = []
     edges = [0]
     for size in sizes:
         edges.append(min(len(data), edges[-1] + size))
     try:
         for start, end in pairwise([*edges, len(data)]):
-            frames += take(data[start:end])
+            packets += take(data[start:end])
     except (RemoteProtocolError, ssl.SSLError):
         pass
-    return frames
+    return packets
 
 
 @given(contents=bodies, sizes=sizes)
-def test_tagged_frames_arrive_whatever_the_chunks(
+def test_tagged_packets_arrive_whatever_the_chunks(
     contents: list[bytes], sizes: list[int]
 ) -> None:
     """The network may cut and join the bytes as it likes."""
-    frames = frames_of(contents)
+    packets = packets_of(contents)
 
-    assert received(b"".join(tagged(frames)), sizes) == frames
+    assert received(b"".join(tagged(packets)), sizes) == packets
 
 
 @given(contents=bodies, data=st.data())
@@ -89,24 +89,24 @@ def test_a_changed_byte_ends_a_tagged_stream(
     contents: list[bytes], data: st.DataObject
 ) -> None:
     """What came before it is believed, and nothing from there on."""
-    frames = frames_of(contents)
-    stream = bytearray(b"".join(tagged(frames)))
+    packets = packets_of(contents)
+    stream = bytearray(b"".join(tagged(packets)))
     place = data.draw(st.integers(0, len(stream) - 1))
     stream[place] ^= data.draw(st.integers(1, 255))
 
     arrived = received(bytes(stream) + bytes(2 * LIMIT))
 
-    assert len(arrived) < len(frames)
-    assert arrived == frames[: len(arrived)]
+    assert len(arrived) < len(packets)
+    assert arrived == packets[: len(arrived)]
 
 
 @given(contents=bodies, data=st.data())
-def test_a_dropped_repeated_or_swapped_frame_ends_a_tagged_stream(
+def test_a_dropped_repeated_or_swapped_packet_ends_a_tagged_stream(
     contents: list[bytes], data: st.DataObject
 ) -> None:
-    """Each frame is right by itself, and stands where it was not sent."""
-    frames = frames_of(contents)
-    sent = tagged(frames)
+    """Each packet is right by itself, and stands where it was not sent."""
+    packets = packets_of(contents)
+    sent = tagged(packets)
     at = data.draw(st.integers(0, len(sent) - 2))
     kind = data.draw(st.sampled_from(["drop", "repeat", "swap"]))
     if kind == "drop":
@@ -116,15 +116,15 @@ def test_a_dropped_repeated_or_swapped_frame_ends_a_tagged_stream(
     else:
         changed = [*sent[:at], sent[at + 1], sent[at], *sent[at + 2 :]]
 
-    arrived = received(b"".join(changed), [len(frame) for frame in changed])
+    arrived = received(b"".join(changed), [len(packet) for packet in changed])
 
-    assert arrived == frames[: at + 1 if kind == "repeat" else at]
+    assert arrived == packets[: at + 1 if kind == "repeat" else at]
 
 
 def test_a_tag_of_the_other_direction_is_refused() -> None:
-    """Frames that are sent back to their author are not his peer's."""
-    (sent,) = tagged(frames_of([b"row"]))
-    decoder = FrameDecoder(bytearray(256), LIMIT, integrity=FrameTags(KEY[::-1]))
+    """Packets that are sent back to their author are not his peer's."""
+    (sent,) = tagged(packets_of([b"row"]))
+    decoder = PacketDecoder(bytearray(256), LIMIT, integrity=PacketTags(KEY[::-1]))
 
     with pytest.raises(
         RemoteProtocolError, match="not the one that its peer sent next"
@@ -142,41 +142,41 @@ def connected() -> tuple[TLSSession, TLSSession]:
     return client, server
 
 
-def reader(session: TLSSession) -> Callable[[bytes], list[Frame]]:
-    """Return a function that takes encrypted bytes and gives frames."""
-    decoder = FrameDecoder(bytearray(256), LIMIT, integrity=UNTOUCHED)
+def reader(session: TLSSession) -> Callable[[bytes], list[Packet]]:
+    """Return a function that takes encrypted bytes and gives packets."""
+    decoder = PacketDecoder(bytearray(256), LIMIT, integrity=UNTOUCHED)
 
-    def take(data: bytes) -> list[Frame]:
+    def take(data: bytes) -> list[Packet]:
         session.take(data)
-        frames: list[Frame] = []
+        packets: list[Packet] = []
         while count := session.read(decoder.writable()):
-            frames += decoder.received(count)
-        return frames
+            packets += decoder.received(count)
+        return packets
 
     return take
 
 
-def encrypted(session: TLSSession, frames: list[Frame]) -> list[bytes]:
-    """Return the bytes of every frame as TLS records."""
-    encoder, records = FrameEncoder(LIMIT), []
-    for frame in frames:
-        session.write(b"".join(UNTOUCHED.closed(*encoder.encode(frame))))
+def encrypted(session: TLSSession, packets: list[Packet]) -> list[bytes]:
+    """Return the bytes of every packet as TLS records."""
+    encoder, records = PacketEncoder(LIMIT), []
+    for packet in packets:
+        session.write(b"".join(UNTOUCHED.closed(*encoder.encode(packet))))
         records.append(session.outgoing())
     return records
 
 
 @examples(0.5)
 @given(contents=bodies, sizes=sizes)
-def test_frames_inside_tls_arrive_whatever_the_chunks(
+def test_packets_inside_tls_arrive_whatever_the_chunks(
     contents: list[bytes], sizes: list[int]
 ) -> None:
-    """Records of TLS and frames have different borders, and chunks a third kind."""
+    """Records of TLS and packets have different borders, and chunks a third kind."""
     client, server = connected()
-    frames = frames_of(contents)
+    packets = packets_of(contents)
 
-    stream = b"".join(encrypted(client, frames))
+    stream = b"".join(encrypted(client, packets))
 
-    assert delivered(reader(server), stream, sizes) == frames
+    assert delivered(reader(server), stream, sizes) == packets
 
 
 @examples(0.5)
@@ -186,8 +186,8 @@ def test_tampering_ends_a_stream_inside_tls(
 ) -> None:
     """A changed byte, or a record that was dropped, repeated or swapped."""
     client, server = connected()
-    frames = frames_of(contents)
-    records = encrypted(client, frames)
+    packets = packets_of(contents)
+    records = encrypted(client, packets)
     at = data.draw(st.integers(0, len(records) - 2))
     kind = data.draw(st.sampled_from(["change", "drop", "repeat", "swap"]))
     if kind == "change":
@@ -205,7 +205,7 @@ def test_tampering_ends_a_stream_inside_tls(
     arrived = delivered(reader(server), b"".join(records) + bytes(LIMIT), ())
 
     assert len(arrived) <= at + (kind == "repeat")
-    assert arrived == frames[: len(arrived)]
+    assert arrived == packets[: len(arrived)]
 
 
 def test_a_stranger_with_another_certificate_is_refused() -> None:

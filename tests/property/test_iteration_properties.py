@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.support.examples import examples
 
 import millstream as ms
 

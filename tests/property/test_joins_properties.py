@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.joining import (
+from tests.support.joining import (
     SHARDS,
-    Bench,
     Came,
     Origin,
+    TaskHarness,
     asof_oracle,
     interval_oracle,
     made_of,
@@ -60,7 +60,7 @@ def driven(
     spec: JoinSpec, steps: list[Any], disorders: tuple[int, ...]
 ) -> tuple[list[Any], list[Any], list[list[Came]]]:
     """Return what a join made, what was late for it, and the rows of both sides."""
-    bench = Bench(spec, MEMORY)
+    bench = TaskHarness(spec, MEMORY)
     origins = [
         Origin(number // 2, out_of_order)
         for number, out_of_order in enumerate(disorders)
@@ -132,7 +132,7 @@ def test_window_join_equals_the_oracle(
     steps=STEPS,
     disorders=DISORDERS,
     tolerance=st.sampled_from([None, 0, 1, 3, 30]),
-    is_whole=st.booleans(),
+    is_broadcast=st.booleans(),
 )
 def test_asof_join_equals_the_oracle(
     *,
@@ -141,12 +141,12 @@ def test_asof_join_equals_the_oracle(
     steps: list[Any],
     disorders: tuple[int, ...],
     tolerance: int | None,
-    is_whole: bool,
+    is_broadcast: bool,
 ) -> None:
     """One result for every left row, whatever came first; equal times included."""
     if how.pads_left and direction is not Direction.BACKWARD:
         tolerance = tolerance or 0
-    spec = JoinAsof(how, direction, tolerance, is_whole=is_whole)
+    spec = JoinAsof(how, direction, tolerance, is_broadcast=is_broadcast)
 
     rows, late, came = driven(spec, steps, disorders)
 
@@ -165,7 +165,7 @@ UNTIMED_STEPS = st.lists(
 )
 
 
-def given_untimed(bench: Bench, steps: list[Any]) -> list[list[Any]]:
+def given_untimed(bench: TaskHarness, steps: list[Any]) -> list[list[Any]]:
     """Give rows without time to a join; return those of both sides."""
     sides: list[list[Any]] = [[], []]
     for value, (side, key, action) in enumerate(steps):
@@ -181,7 +181,7 @@ def given_untimed(bench: Bench, steps: list[Any]) -> list[list[Any]]:
 @given(steps=UNTIMED_STEPS)
 def test_regular_join_equals_the_oracle(how: How, steps: list[Any]) -> None:
     """Every left row with every right row of its key, in whatever order they come."""
-    bench = Bench(Join(how), MEMORY, is_timed=False)
+    bench = TaskHarness(Join(how), MEMORY, is_timed=False)
 
     left, right = given_untimed(bench, steps)
     bench.finish()
@@ -200,15 +200,17 @@ def test_regular_join_equals_the_oracle(how: How, steps: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("how", [How.INNER, How.LEFT, How.SEMI, How.ANTI])
-@given(steps=UNTIMED_STEPS, is_whole=st.booleans(), more=UNTIMED_STEPS)
+@given(steps=UNTIMED_STEPS, is_broadcast=st.booleans(), more=UNTIMED_STEPS)
 def test_table_that_ends_is_whole_before_it_is_looked_at(
-    *, how: How, steps: list[Any], is_whole: bool, more: list[Any]
+    *, how: How, steps: list[Any], is_broadcast: bool, more: list[Any]
 ) -> None:
     """Left rows that come before the end of the table see the same as those after it."""
-    bench = Bench(JoinTable(how, waits=True, is_whole=is_whole), MEMORY, is_timed=False)
+    bench = TaskHarness(
+        JoinTable(how, waits=True, is_broadcast=is_broadcast), MEMORY, is_timed=False
+    )
 
     left, right = given_untimed(bench, steps)
-    bench.operator.end_port(RIGHT)
+    bench.operator.on_input_end(RIGHT)
     assert bench.rows == []
     bench.tick()
     after, _ = given_untimed(bench, [(LEFT, key, "") for _, key, _ in more])
@@ -222,7 +224,7 @@ def test_table_that_ends_is_whole_before_it_is_looked_at(
 @given(steps=UNTIMED_STEPS)
 def test_table_that_goes_on_is_looked_at_as_it_is(how: How, steps: list[Any]) -> None:
     """A left row sees what has come before it."""
-    bench = Bench(JoinTable(how, waits=False), MEMORY, is_timed=False)
+    bench = TaskHarness(JoinTable(how, waits=False), MEMORY, is_timed=False)
 
     given_untimed(bench, steps)
 

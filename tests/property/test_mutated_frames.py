@@ -1,6 +1,6 @@
 """Frames of every kind to every role, changed by somebody who has the keys.
 
-Hypothesis draws frames and changes (`tests.mutating`): flipped bits, truncations, splices,
+Hypothesis draws frames and changes (`tests.support.mutating`): flipped bits, truncations, splices,
 insertions, lengths, opcodes of pickles that ask for memory or for what no row is made of.
 Trailers are right, so that nothing but decoding can find it out.  Whatever comes of it, the
 decoder gives a frame that its permit allows, asks for more, or raises `RemoteProtocolError`.
@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.mutating import SWEEP
+from tests.support.mutating import SWEEP
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 def test_mutated_frames_end_at_most_a_connection() -> None:
     """No other exception, no abort, no hang, bounded memory."""
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.mutating"],
+        [sys.executable, "-m", "tests.support.mutating"],
         cwd=ROOT,
         env=os.environ | {"RUST_BACKTRACE": "0"},
         capture_output=True,

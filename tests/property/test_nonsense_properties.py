@@ -11,8 +11,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
-from tests.liars import ROWS, Lie, Theatre, lies
+from tests.support.examples import examples
+from tests.support.liars import ROWS, Lie, Theatre, lies
 
 from millstream.errors import MillstreamError
 
@@ -65,7 +65,7 @@ def test_member_that_is_given_up_at_once_has_changed_nothing(lie: Lie) -> None:
 
     told = theatre.coordinator.given_up
     if told and lie.source in told:
-        name = type(lie.frame.body).__name__
+        name = type(lie.packet.body).__name__
         assert told[lie.source].startswith(f"it sent {name}, which makes no sense: ")
         assert error is None
         assert theatre.rows() == SUMS

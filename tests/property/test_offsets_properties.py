@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.support.examples import examples
 
 from millstream.config import Config, fixed
 from millstream.connectors.base import Split

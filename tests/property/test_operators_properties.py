@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.making import cut, drained, operators
+from tests.support.making import cut, drained, operators
 
 from millstream.config import Config, configured
 from millstream.plan import aggregate as aggregates

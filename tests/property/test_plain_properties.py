@@ -25,7 +25,7 @@ from millstream.connectors.base import Split
 from millstream.connectors.text import TextSource
 from millstream.errors import UsageError
 from millstream.plan.aggregate import MISSING
-from millstream.plan.time import Behind, LateRow
+from millstream.plan.time import LateRow, LateTimestamp
 from millstream.plan.windows import Window
 from millstream.state.nan import NAN
 from millstream.state.plain import (
@@ -92,7 +92,7 @@ PLAIN_ODD = [
     NAN,
     DELETED,
     MISSING,
-    Behind(3, 4),
+    LateTimestamp(3, 4),
     Window(1, 2),
     LateRow("key", [1], 7),
     Split("part", (1, 2)),

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 from hypothesis import event, given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.support.examples import examples
 
 import millstream as ms
 from millstream.plan.nodes import Read

@@ -15,7 +15,7 @@ from typing import Any
 
 from hypothesis import event, given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.support.examples import examples
 
 from millstream.protocol.barrier import Barrier
 from millstream.protocol.ids import Epoch

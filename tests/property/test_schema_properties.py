@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.support.examples import examples
 
 import millstream as ms
 from millstream.connectors import frame_files

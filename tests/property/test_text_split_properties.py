@@ -13,7 +13,7 @@ import millstream as ms
 from millstream.columns.kernels import loading
 from millstream.config import Config
 from millstream.operators.build import TaskContext, build_chain
-from millstream.operators.frames.text import CountedPieces, CutText
+from millstream.operators.frames.text import CountTokensOperator, SplitTextOperator
 from millstream.plan.frames import AggregateFrame
 from millstream.plan.nodes import Regroup
 from millstream.plan.rewrite import rewrite
@@ -74,7 +74,7 @@ def test_pieces_are_those_of_polars(
     flow = ms.Flow("cut")
     (operator,) = chain(queried(flow.from_frame(text), cut, end), flow)
 
-    assert isinstance(operator, CutText)
+    assert isinstance(operator, SplitTextOperator)
     assert operator.process(text, 0).equals(queried(text.lazy(), cut, end).collect())
 
 
@@ -93,7 +93,7 @@ def test_counts_of_pieces_are_those_of_polars(
     pieces = queried(flow.from_frame(frames[0]), cut, end)
     counts = pieces.group_by("piece").agg(counted.alias("n"))
     (operator,) = chain(counts, flow)
-    assert isinstance(operator, CountedPieces)
+    assert isinstance(operator, CountTokensOperator)
 
     for frame in frames:
         assert len(operator.process(frame, 0)) == 0
@@ -129,7 +129,7 @@ def test_other_expressions_are_left_to_polars(cut: pl.Expr) -> None:
     frame = flow.from_frame(pl.DataFrame({"text": ["ab b"]}))
     (operator,) = chain(queried(frame, cut, ""), flow)
 
-    assert not isinstance(operator, CutText)
+    assert not isinstance(operator, SplitTextOperator)
 
 
 def test_a_column_may_be_cut_in_place() -> None:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
-from tests.making import node
+from tests.support.examples import examples
+from tests.support.making import node
 
 import millstream as ms
-from millstream.operators.rows.processing import Processed
+from millstream.operators.rows.processing import ProcessOperator
 from millstream.plan import nodes as specs
 from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import END_OF_TIME
@@ -184,10 +184,10 @@ class Tasks:
         self.epoch = 0
         self.operators = [self.made()]
 
-    def made(self) -> Processed:
+    def made(self) -> ProcessOperator:
         of = replace(node(specs.Process(Acting())), takes_times=True, makes_times=True)
         table = None if self.settings is None else self.settings.make_table()
-        return Processed((of,), table, self.clock)
+        return ProcessOperator((of,), table, self.clock)
 
     def owner(self, key: Any) -> int:
         return shard_of(key, SHARDS) * len(self.operators) // SHARDS
@@ -418,11 +418,11 @@ def test_expired_state_goes_away_from_rocksdb(script: list[Any], crash_at: int) 
 def check_aging(script: list[Any], crash_at: int, settings: StateSettings) -> None:
     clock, ages = ManualClock(), Ages()
 
-    def made() -> Processed:
+    def made() -> ProcessOperator:
         of = (node(specs.Process(Aging())),)
-        return Processed(of, settings.make_table(), clock)
+        return ProcessOperator(of, settings.make_table(), clock)
 
-    def wait(operator: Processed, ms_: int) -> None:
+    def wait(operator: ProcessOperator, ms_: int) -> None:
         clock.advance(timedelta(milliseconds=ms_))
         ages.now = clock.wall_ms()
         due = operator.tick_at_ms

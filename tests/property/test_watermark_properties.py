@@ -51,4 +51,4 @@ def test_time_is_the_least_promise_of_those_who_are_awake(
             before = max(before, *highest.values())
         is_idle = bool(said) and not awake
 
-        assert time.promise == Watermark(before, is_idle)
+        assert time.watermark == Watermark(before, is_idle)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.making import nodes
-from tests.windowing import (
+from tests.support.making import nodes
+from tests.support.windowing import (
     arrivals,
     naive_sessions,
     naive_windows,
@@ -25,7 +25,7 @@ from tests.windowing import (
 
 from millstream.operators.windows import count as windows_count
 from millstream.operators.windows import time as windows_time
-from millstream.operators.windows.combine import CombinedPanes
+from millstream.operators.windows.combine import CombinePanesOperator
 from millstream.operators.windows.panes import FEW_PANES
 from millstream.plan import aggregate as aggregates
 from millstream.plan.windows import (
@@ -267,7 +267,7 @@ def test_parts_of_panes_make_the_windows_that_rows_make(
     aggregate, _, answer = AGGREGATES[name]
     assert aggregate is not None
     spec = Windowed(window, aggregate, None, lateness, shows_window=True)
-    combiner = CombinedPanes(nodes([CombineWindows(spec)]))
+    combiner = CombinePanesOperator(nodes([CombineWindows(spec)]))
     receiver = window_operator_of(replace(spec, aggregate=of_parts(aggregate)))
     work = arrivals(((0, None, time) for _, _, time in rows), out_of_order)
     made: list[Any] = []
@@ -299,7 +299,7 @@ def naive_counts(
         values = [value for other, value in rows if other == key]
         for start in range(0, len(values), window.slide):
             part = values[start : start + window.size]
-            if len(part) == window.size or not window.is_exact:
+            if len(part) == window.size or not window.drops_incomplete:
                 made.append((key, (Window(start, start + len(part)), part)))
     return made
 
@@ -322,7 +322,7 @@ COUNT_ANSWERS: dict[str, tuple[Aggregate | None, Callable[[list[int]], Any]]] = 
 @given(
     size=st.integers(1, 30),
     slide=st.integers(1, 12),
-    is_exact=st.booleans(),
+    drops_incomplete=st.booleans(),
     rows=counted,
     name=st.sampled_from(sorted(COUNT_ANSWERS)),
     batch=st.integers(1, 9),
@@ -331,14 +331,14 @@ def test_count_windows_say_what_the_naive_answer_says(
     *,
     size: int,
     slide: int,
-    is_exact: bool,
+    drops_incomplete: bool,
     rows: list[tuple[str, int]],
     name: str,
     batch: int,
 ) -> None:
     """Full windows as soon as they are full; others at the end, if asked for."""
     aggregate, answer = COUNT_ANSWERS[name]
-    window = CountWindows(size, slide, is_exact)
+    window = CountWindows(size, slide, drops_incomplete)
     operator = window_operator_of(
         Windowed(window, aggregate, shows_window=True), is_timed=False
     )

@@ -1,8 +1,8 @@
-"""The frame codec: any frames, cut anywhere, damaged anywhere.
+"""The packet codec: any packets, cut anywhere, damaged anywhere.
 
-Method: hypothesis makes a sequence of frames and a way to cut their bytes into
-chunks; a decoder with a small shared buffer, so that large frames take the other
-path too, must give back exactly the frames.
+Method: hypothesis makes a sequence of packets and a way to cut their bytes into
+chunks; a decoder with a small shared buffer, so that large packets take the other
+path too, must give back exactly the packets.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from millstream.errors import RemoteProtocolError
 from millstream.protocol.barrier import Splits
-from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation
 from millstream.protocol.messages import Emitted, Heartbeat, Progress, Stop
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.integrity import CHECKSUM
-from millstream.runtime.wire import FrameDecoder, FrameEncoder
+from millstream.runtime.wire import PacketDecoder, PacketEncoder
 
 LIMIT = 1024 * 1024
 SHARED_BYTES = 256
@@ -42,31 +42,33 @@ messages = st.one_of(
 )
 names = st.lists(st.text(), max_size=3).map(tuple)
 bodies = st.one_of(
-    st.tuples(st.just(FrameKind.MESSAGE), messages),
-    st.tuples(st.just(FrameKind.BATCH), st.lists(rows, max_size=4)),
-    st.tuples(st.just(FrameKind.CREDIT), u64),
-    st.tuples(st.just(FrameKind.SPLITS), st.builds(Splits, st.text(), names, names)),
-    st.tuples(st.sampled_from([FrameKind.END, FrameKind.CLOSE]), st.none()),
+    st.tuples(st.just(PacketKind.MESSAGE), messages),
+    st.tuples(st.just(PacketKind.BATCH), st.lists(rows, max_size=4)),
+    st.tuples(st.just(PacketKind.CREDIT), u64),
+    st.tuples(st.just(PacketKind.SPLITS), st.builds(Splits, st.text(), names, names)),
+    st.tuples(st.sampled_from([PacketKind.END, PacketKind.CLOSE]), st.none()),
 )
 
 
 @st.composite
-def frames(draw: st.DrawFn) -> Frame:
+def packets(draw: st.DrawFn) -> Packet:
     kind, body = draw(bodies)
     generation, channel = Generation(draw(u32)), ChannelId(draw(u32))
-    return Frame(kind, generation, channel, draw(u64), body)
+    return Packet(kind, generation, channel, draw(u64), body)
 
 
-def encoded(frame: Frame) -> bytes:
-    return b"".join(CHECKSUM.closed(*FrameEncoder(LIMIT).encode(frame)))
+def encoded(packet: Packet) -> bytes:
+    return b"".join(CHECKSUM.closed(*PacketEncoder(LIMIT).encode(packet)))
 
 
-@given(sent=st.lists(frames(), max_size=5), sizes=st.lists(st.integers(1, 400)))
-def test_frames_arrive_whatever_the_chunks(sent: list[Frame], sizes: list[int]) -> None:
+@given(sent=st.lists(packets(), max_size=5), sizes=st.lists(st.integers(1, 400)))
+def test_packets_arrive_whatever_the_chunks(
+    sent: list[Packet], sizes: list[int]
+) -> None:
     """The network may cut and join the bytes as it likes."""
     data = b"".join(map(encoded, sent))
-    decoder = FrameDecoder(bytearray(SHARED_BYTES), LIMIT)
-    arrived: list[Frame] = []
+    decoder = PacketDecoder(bytearray(SHARED_BYTES), LIMIT)
+    arrived: list[Packet] = []
     for size in sizes:
         arrived += decoder.feed(data[:size])
         data = data[size:]
@@ -75,32 +77,32 @@ def test_frames_arrive_whatever_the_chunks(sent: list[Frame], sizes: list[int]) 
     assert arrived == sent
 
 
-@given(first=frames(), second=frames())
-def test_two_frames_arrive_for_every_single_cut(first: Frame, second: Frame) -> None:
+@given(first=packets(), second=packets())
+def test_two_packets_arrive_for_every_single_cut(first: Packet, second: Packet) -> None:
     """There is no position at which a cut is special."""
     data = encoded(first) + encoded(second)
     for cut in range(len(data) + 1):
-        decoder = FrameDecoder(bytearray(SHARED_BYTES), LIMIT)
+        decoder = PacketDecoder(bytearray(SHARED_BYTES), LIMIT)
 
         assert decoder.feed(data[:cut]) + decoder.feed(data[cut:]) == [first, second]
 
 
-@given(frame=frames(), data=st.data())
-def test_a_damaged_byte_is_never_delivered(frame: Frame, data: st.DataObject) -> None:
-    """Whatever a byte becomes, the frame is refused."""
-    damaged = bytearray(encoded(frame))
+@given(packet=packets(), data=st.data())
+def test_a_damaged_byte_is_never_delivered(packet: Packet, data: st.DataObject) -> None:
+    """Whatever a byte becomes, the packet is refused."""
+    damaged = bytearray(encoded(packet))
     position = data.draw(st.integers(0, len(damaged) - 1))
     damaged[position] ^= data.draw(st.integers(1, 255))
-    decoder = FrameDecoder(bytearray(SHARED_BYTES), LIMIT)
+    decoder = PacketDecoder(bytearray(SHARED_BYTES), LIMIT)
 
     with pytest.raises(RemoteProtocolError):
         decoder.feed(bytes(damaged) + bytes(LIMIT + 64))
 
 
 @given(st.binary(min_size=28, max_size=2000))
-def test_bytes_that_are_no_frame_are_refused(garbage: bytes) -> None:
+def test_bytes_that_are_no_packet_are_refused(garbage: bytes) -> None:
     """Random bytes raise one kind of error and nothing else."""
-    decoder = FrameDecoder(bytearray(SHARED_BYTES), LIMIT)
+    decoder = PacketDecoder(bytearray(SHARED_BYTES), LIMIT)
 
     with pytest.raises(RemoteProtocolError):
         decoder.feed(garbage)

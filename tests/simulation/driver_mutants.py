@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import recovery_flows as flows
-from tests.simulation.mistakes import canary, often, wrapped
+from tests.simulation.mutations import canary, often, wrapped
 
 import millstream.protocol.job
 import millstream.runtime.takeover
@@ -17,10 +17,10 @@ import millstream.state.store
 from millstream.protocol.job import JobCore
 from millstream.protocol.snapshot_events import Started
 from millstream.protocol.snapshots import Phase, SnapshotCore
-from millstream.runtime.ledger import Ledger
+from millstream.runtime.manifests import ManifestBuilder
 from millstream.runtime.results import Results
 from millstream.runtime.sealing import Sealer
-from millstream.runtime.snapshots import SnapshotKeeper, _Piece
+from millstream.runtime.snapshots import SnapshotCoordinator, _Piece
 from millstream.runtime.worker import Worker
 from millstream.simulation.disk import VirtualDisk
 from millstream.simulation.options import FaultKind
@@ -28,7 +28,7 @@ from millstream.state.layout import ManifestId
 from millstream.state.store import SnapshotStore
 
 if TYPE_CHECKING:
-    from tests.simulation.mistakes import Patch
+    from tests.simulation.mutations import Patch
 
     from millstream.protocol.ids import Epoch
     from millstream.protocol.snapshot_events import Store
@@ -104,17 +104,17 @@ def transactions_are_committed_twice(patch: Patch) -> None:
 )
 def output_is_committed_before_the_manifest(patch: Patch) -> None:
 
-    def store(original: Any, self: SnapshotKeeper, command: Store) -> None:
+    def store(original: Any, self: SnapshotCoordinator, command: Store) -> None:
         original(self, command)
         self._commit(command.epoch)
         self._pending -= 1
 
-    def done(original: Any, self: SnapshotKeeper, done: Any) -> None:
+    def done(original: Any, self: SnapshotCoordinator, done: Any) -> None:
         if self._core.phase is Phase.COMMITTING or done.tag[0].name != "COMMIT":
             original(self, done)
 
-    wrapped(patch, SnapshotKeeper, "_store_epoch", store)
-    wrapped(patch, SnapshotKeeper, "_handle_done", done)
+    wrapped(patch, SnapshotCoordinator, "_store_epoch", store)
+    wrapped(patch, SnapshotCoordinator, "_handle_done", done)
 
 
 @canary(
@@ -124,13 +124,13 @@ def output_is_committed_before_the_manifest(patch: Patch) -> None:
 )
 def an_interrupted_epoch_is_not_committed(patch: Patch) -> None:
 
-    def commit(original: Any, self: SnapshotKeeper, epoch: Epoch) -> None:
+    def commit(original: Any, self: SnapshotCoordinator, epoch: Epoch) -> None:
         if self._core._is_interrupted:
             self._submit(_Piece.COMMIT, epoch, lambda: None)
         else:
             original(self, epoch)
 
-    wrapped(patch, SnapshotKeeper, "_commit", commit)
+    wrapped(patch, SnapshotCoordinator, "_commit", commit)
 
 
 @canary(
@@ -165,13 +165,13 @@ def generation_stays_the_same(patch: Patch) -> None:
 
 
 @canary(flows.in_order, "A worker takes rows of any generation.", seed=6)
-def old_frames_are_read(patch: Patch) -> None:
+def old_packets_are_read(patch: Patch) -> None:
 
-    def handle(original: Any, self: Worker, peer: Any, frame: Any) -> None:
-        frame.generation = max(frame.generation, self._generation)
-        original(self, peer, frame)
+    def handle(original: Any, self: Worker, peer: Any, packet: Any) -> None:
+        packet.generation = max(packet.generation, self._generation)
+        original(self, peer, packet)
 
-    wrapped(patch, Worker, "_handle_frame", handle)
+    wrapped(patch, Worker, "_handle_packet", handle)
 
 
 @canary(
@@ -232,7 +232,7 @@ def results_do_not_go_back(patch: Patch) -> None:
     seed=9,
 )
 def results_are_not_stored(patch: Patch) -> None:
-    patch.setattr(Ledger, "_results", lambda *_: ())
+    patch.setattr(ManifestBuilder, "_results", lambda *_: ())
 
 
 @canary(
@@ -254,14 +254,14 @@ def results_of_an_epoch_too_many_are_stored(patch: Patch) -> None:
 @canary(flows.counted, "Merges that were begun before a pause are waited for after it.")
 def merges_of_an_older_generation_are_waited_for(patch: Patch) -> None:
 
-    def handle(original: Any, self: SnapshotKeeper, event: Any) -> None:
-        stages = dict(self.ledger.compactions._stages)
+    def handle(original: Any, self: SnapshotCoordinator, event: Any) -> None:
+        stages = dict(self.manifests.compactions._stages)
         original(self, event)
         if isinstance(event, Started):
-            self.ledger.compactions._stages |= stages
+            self.manifests.compactions._stages |= stages
 
-    wrapped(patch, SnapshotKeeper, "handle", handle)
-    patch.setattr(SnapshotKeeper, "is_running", True)
+    wrapped(patch, SnapshotCoordinator, "handle", handle)
+    patch.setattr(SnapshotCoordinator, "is_running", True)
 
 
 @canary(
@@ -273,7 +273,7 @@ def a_second_spare_is_forgotten(patch: Patch) -> None:
     often(patch, FaultKind.CRASH, is_driver=False)
     resting = {Phase.RESTING, Phase.SEARCHING, Phase.CONCLUDED}
     running = property(lambda self: self._core.phase not in resting)
-    patch.setattr(SnapshotKeeper, "is_running", running)
+    patch.setattr(SnapshotCoordinator, "is_running", running)
 
 
 @canary(flows.counted, "What nobody needs stays for ever.", seed=4)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from tests.joining import Expected, asof_oracle, interval_oracle, window_oracle
 from tests.simulation.flows import Case, same
 from tests.simulation.join_flows import DISORDER, came, pairs, readings
+from tests.support.joining import Expected, asof_oracle, interval_oracle, window_oracle
 
 import millstream as ms
 from millstream.api.frame_joined import JoinedFrame

@@ -6,51 +6,55 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.simulation import frame_join_flows as flows
-from tests.simulation.mistakes import canary, wrapped
+from tests.simulation.mutations import canary, wrapped
 
-from millstream.operators.frames.kept_rows import KeptRows
-from millstream.operators.joins.frame_base import JoinedStreams
-from millstream.operators.joins.frame_interval import IntervalJoinedFrames
+from millstream.operators.frames.join_buffer import JoinBuffer
+from millstream.operators.joins.frame_base import FrameStreamJoinOperator
+from millstream.operators.joins.frame_interval import FrameIntervalJoinOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import polars as pl
-    from tests.simulation.mistakes import Patch
+    from tests.simulation.mutations import Patch
 
     from millstream.state.frame_log import LogDelta
 
 
 @canary(flows.interval_joined_frames, "A restored join says again what it has said.")
 def restored_join_of_frames_knows_no_time(patch: Patch) -> None:
-    patch.setattr(JoinedStreams, "_restored", lambda _: None)
+    patch.setattr(FrameStreamJoinOperator, "_restored", lambda _: None)
 
 
 @canary(flows.nearest_joined_frames, "Rows that were forgotten come back.")
 def forgotten_rows_are_in_the_log(patch: Patch) -> None:
 
-    def told(original: Callable[..., LogDelta], self: KeptRows, since: int) -> LogDelta:
+    def told(
+        original: Callable[..., LogDelta], self: JoinBuffer, since: int
+    ) -> LogDelta:
         return replace(original(self, since), least=None)
 
-    wrapped(patch, KeptRows, "delta", told)
+    wrapped(patch, JoinBuffer, "delta", told)
 
 
 @canary(flows.last_joined_frames, "What came since the last cut is not stored.")
 def fresh_rows_are_not_in_the_delta(patch: Patch) -> None:
 
-    def keep(original: Callable[..., None], self: KeptRows, rows: pl.DataFrame) -> None:
+    def keep(
+        original: Callable[..., None], self: JoinBuffer, rows: pl.DataFrame
+    ) -> None:
         fresh = self._fresh
         self._fresh = None
         original(self, rows)
         self._fresh = fresh
 
-    wrapped(patch, KeptRows, "add", keep)
+    wrapped(patch, JoinBuffer, "add", keep)
 
 
 @canary(flows.interval_joined_frames, "The only witness of a pair has gone.")
 def witnesses_do_not_stay(patch: Patch) -> None:
 
-    def stay(self: IntervalJoinedFrames, side: int) -> int:
+    def stay(self: FrameIntervalJoinOperator, side: int) -> int:
         return self._reach[side][1]
 
-    patch.setattr(IntervalJoinedFrames, "_stay", stay)
+    patch.setattr(FrameIntervalJoinOperator, "_stay", stay)

@@ -21,7 +21,7 @@ from tests.simulation.window_flows import (
     rows_of,
     spread,
 )
-from tests.windowing import naive_sessions, naive_windows
+from tests.support.windowing import naive_sessions, naive_windows
 
 import millstream as ms
 from millstream.plan.windows import TimeWindows

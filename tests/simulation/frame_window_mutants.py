@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import frame_window_flows as flows
-from tests.simulation.mistakes import canary, wrapped
+from tests.simulation.mutations import canary, wrapped
 
-from millstream.operators.time.frame_in_order import FrameInOrder
-from millstream.operators.windows.frame_time import TimeWindowed
-from millstream.operators.windows.frame_triggered import TriggeredFrame
+from millstream.operators.time.frame_in_order import FrameSortByTimeOperator
+from millstream.operators.windows.frame_time import FrameTimeWindowOperator
+from millstream.operators.windows.frame_triggered import FrameTriggeredOperator
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.mistakes import Patch
+    from tests.simulation.mutations import Patch
 
     from millstream.state.frame_log import LogDelta
 
@@ -29,7 +29,7 @@ def restored_windows_of_frames_know_no_time(patch: Patch) -> None:
         original(self, logs)
         self.fired = self.spec.panes.over(BEGINNING)
 
-    wrapped(patch, TimeWindowed, "restore_log", restore_log)
+    wrapped(patch, FrameTimeWindowOperator, "restore_log", restore_log)
 
 
 @canary(
@@ -43,7 +43,7 @@ def keys_that_are_gone_are_not_told(patch: Patch) -> None:
         self._touched = {s: n for s, n in self._touched.items() if s in self._entries}
         return original(self, since)
 
-    wrapped(patch, TriggeredFrame, "delta", told)
+    wrapped(patch, FrameTriggeredOperator, "delta", told)
 
 
 @canary(flows.counted_frames, "Rows that wait for their turn are not in the snapshot.")
@@ -54,4 +54,4 @@ def rows_that_wait_are_not_stored(patch: Patch) -> None:
             self._waiting._fresh = []
         return original(self, time)
 
-    wrapped(patch, FrameInOrder, "advance", advance)
+    wrapped(patch, FrameSortByTimeOperator, "advance", advance)

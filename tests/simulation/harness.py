@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.launch.job import deploy
-from millstream.launch.keeping import Keeping
+from millstream.launch.snapshot_context import SnapshotContext
 from millstream.protocol.ids import PeerId
 from millstream.simulation.cluster import Cluster
 from millstream.simulation.options import Fault, FaultKind, SwarmOptions
@@ -38,7 +38,7 @@ def cluster_of(
         turn_ns_max=MS // 10,
         is_exit_reported=is_exit_reported,
     )
-    deployment = deploy(flow.plan, config, workers, Keeping("scenario", ""))
+    deployment = deploy(flow.plan, config, workers, SnapshotContext("scenario", ""))
     return Cluster(deployment, options, seed)
 
 

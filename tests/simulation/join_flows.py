@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.joining import (
+from tests.simulation.flows import Case, same
+from tests.support.joining import (
     Expected,
     Origin,
     asof_oracle,
@@ -16,15 +17,14 @@ from tests.joining import (
     table_oracle,
     window_oracle,
 )
-from tests.simulation.flows import Case, same
 
 import millstream as ms
 from millstream.plan.joins import LEFT, RIGHT, Direction, How
 from millstream.windows import sliding
 
 if TYPE_CHECKING:
-    from tests.joining import Came
     from tests.simulation.flows import Rows
+    from tests.support.joining import Came
 
 COUNT = 60
 KEYS = 23

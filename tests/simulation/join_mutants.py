@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import join_flows as flows
-from tests.simulation.mistakes import canary
+from tests.simulation.mutations import canary
 
 from millstream.operators.joins import interval as joins_interval
-from millstream.operators.joins.asof import AsofJoined
-from millstream.operators.joins.base import TimedJoin
-from millstream.operators.joins.interval import IntervalJoined
+from millstream.operators.joins.asof import AsofJoinOperator
+from millstream.operators.joins.base import TimedJoinOperator
+from millstream.operators.joins.interval import IntervalJoinOperator
 from millstream.operators.joins.sides import WholeSides
-from millstream.operators.joins.table import TableJoined
-from millstream.operators.joins.window import WindowJoined
+from millstream.operators.joins.table import TableJoinOperator
+from millstream.operators.joins.window import WindowJoinOperator
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
-    from tests.simulation.mistakes import Patch
+    from tests.simulation.mutations import Patch
 
 
 @canary(flows.interval_joined, "Nobody knows when restored rows have to go.")
 def restored_rows_are_never_dropped(patch: Patch) -> None:
-    patch.setattr(IntervalJoined, "index", lambda _: None)
+    patch.setattr(IntervalJoinOperator, "index", lambda _: None)
 
 
 @canary(
@@ -30,55 +30,57 @@ def restored_rows_are_never_dropped(patch: Patch) -> None:
 )
 def dropped_rows_are_not_in_the_delta(patch: Patch) -> None:
 
-    def opened(self: TimedJoin, keys: list[Any]) -> dict[Any, Any]:
+    def opened(self: TimedJoinOperator, keys: list[Any]) -> dict[Any, Any]:
         return self.entries if self.table is None else self.table.peek(keys)
 
-    patch.setattr(TimedJoin, "opened", opened)
+    patch.setattr(TimedJoinOperator, "opened", opened)
 
 
 @canary(flows.window_joined, "A restored key says again what its last windows said.")
 def restored_windows_end_again(patch: Patch) -> None:
-    original = WindowJoined._note_pane
+    original = WindowJoinOperator._note_pane
 
-    def noted(self: WindowJoined, key: Any, _fired: int | None, pane: int) -> None:
+    def noted(
+        self: WindowJoinOperator, key: Any, _fired: int | None, pane: int
+    ) -> None:
         original(self, key, None, pane)
 
-    def indexed(self: WindowJoined) -> None:
+    def indexed(self: WindowJoinOperator) -> None:
         self.due.clear()
         for entries in self.batches():
             for key, (_, panes) in entries:
                 for pane in panes:
                     noted(self, key, None, pane)
 
-    patch.setattr(WindowJoined, "index", indexed)
+    patch.setattr(WindowJoinOperator, "index", indexed)
 
 
 @canary(flows.interval_joined, "A late row meets whoever happens to be there.")
 def late_rows_meet_by_chance(patch: Patch) -> None:
-    patch.setattr(joins_interval, "promise_of", lambda _: BEGINNING)
+    patch.setattr(joins_interval, "origin_watermark", lambda _: BEGINNING)
 
 
 @canary(
     flows.nearest_joined, "A nearer row that comes later is not waited for.", seed=5
 )
 def nearest_is_decided_too_early(patch: Patch) -> None:
-    original = AsofJoined._decision
+    original = AsofJoinOperator._decision
 
-    def decided(self: AsofJoined, time: int, right: list[Any]) -> Any:
+    def decided(self: AsofJoinOperator, time: int, right: list[Any]) -> Any:
         return original(self, time, right)._replace(time=time)
 
-    patch.setattr(AsofJoined, "_decision", decided)
+    patch.setattr(AsofJoinOperator, "_decision", decided)
 
 
 @canary(flows.tables_joined, "Left rows do not wait for the table.")
 def nobody_waits_for_the_table(patch: Patch) -> None:
-    original = TableJoined.process
+    original = TableJoinOperator.process
 
-    def processed(self: TableJoined, rows: list[Any], port: int) -> list[Any]:
+    def processed(self: TableJoinOperator, rows: list[Any], port: int) -> list[Any]:
         self._is_waiting = False
         return original(self, rows, port)
 
-    patch.setattr(TableJoined, "process", processed)
+    patch.setattr(TableJoinOperator, "process", processed)
 
 
 @canary(flows.tables_joined, "A restored task has no copy of the table.")

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import loop_flows as flows
-from tests.simulation.mistakes import canary, wrapped
+from tests.simulation.mutations import canary, wrapped
 
 import millstream.operators.loops.rounds
 import millstream.protocol.snapshots
 import millstream.simulation.options
-from millstream.operators.loops.frame_rounds import ImprovedFrame
-from millstream.operators.loops.rounds import _Improved
+from millstream.operators.loops.frame_rounds import FrameDeltaRound
+from millstream.operators.loops.rounds import _DeltaRound
 from millstream.plan.iteration import RoundState
 from millstream.protocol.align import Aligner, DeliverBatch, Phase
 from millstream.protocol.rounds import Decider, EpochPassedOn
@@ -29,7 +29,7 @@ from millstream.state.kept_batches import KeptBatches
 from millstream.state.table import MemoryTable
 
 if TYPE_CHECKING:
-    from tests.simulation.mistakes import Patch
+    from tests.simulation.mutations import Patch
 
     from millstream.protocol.barrier import Barrier
     from millstream.protocol.ids import Epoch
@@ -280,13 +280,13 @@ def every_epoch_stands_for_everything(patch: Patch) -> None:
 @canary(flows.components, "Keys that became better before the cut are not told on.")
 def the_work_set_is_not_restored(patch: Patch) -> None:
 
-    def resume(self: _Improved, number: int, begun: int) -> None:
+    def resume(self: _DeltaRound, number: int, begun: int) -> None:
         del begun
         self._number = number
 
-    patch.setattr(_Improved, "resume", resume)
+    patch.setattr(_DeltaRound, "resume", resume)
 
 
 @canary(flows.shortest, "All rows count as those that became better long ago.", seed=5)
 def the_work_set_of_frames_is_not_restored(patch: Patch) -> None:
-    patch.setattr(ImprovedFrame, "resume", lambda *_: None)
+    patch.setattr(FrameDeltaRound, "resume", lambda *_: None)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.launch.job import deploy
-from millstream.launch.keeping import Keeping
+from millstream.launch.snapshot_context import SnapshotContext
 from millstream.protocol.ids import COORDINATOR
 from millstream.protocol.job import Phase
 from millstream.simulation.cluster import Cluster
@@ -53,7 +53,9 @@ def resized(
     config = case.flow.config({})
 
     def make(config: Config, workers: int) -> Deployment:
-        return deploy(case.flow.plan, config, workers, Keeping("simulation", ""))
+        return deploy(
+            case.flow.plan, config, workers, SnapshotContext("simulation", "")
+        )
 
     simulator = Simulator(
         make, config, check=case.check, cluster_class=cluster_class, is_keeping=True
@@ -77,7 +79,7 @@ def _with_deaths(options: SwarmOptions, seed: int) -> SwarmOptions:
             FaultKind.CRASH,
             COORDINATOR,
             is_fatal=True,
-            phase=Phase.GATHERING,
+            phase=Phase.REGISTERING,
             epoch=rng.randint(1, EPOCH_MAX),
         )
         for _ in range(rng.randint(1, DEATHS_MAX))

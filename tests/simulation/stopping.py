@@ -72,7 +72,7 @@ class Stopping(Resizing):
         if outcome is None or outcome.kind is not OutcomeKind.STOPPED:
             super()._look_after(error)
             return
-        epoch = self.coordinator.keeper.complete_epoch
+        epoch = self.coordinator.snapshots.complete_epoch
         self.stopped.append(epoch)
         if not self._copied or self._copied[-1] != epoch:
             self.problems.append(f"it stopped at {epoch}, and copied {self._copied}")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import recovery_flows as flows
-from tests.simulation.mistakes import canary, wrapped
+from tests.simulation.mutations import canary, wrapped
 
 import millstream.simulation.cluster
 import millstream.state.table
@@ -19,11 +19,11 @@ from millstream.runtime.intake import SourceIntake
 from millstream.runtime.restoring import Restoration
 from millstream.runtime.sealing import Sealer
 from millstream.runtime.task import Task
+from millstream.state.dirty_keys import TouchedKeys
 from millstream.state.row_codec import DELETED
-from millstream.state.touched import TouchedKeys
 
 if TYPE_CHECKING:
-    from tests.simulation.mistakes import Patch
+    from tests.simulation.mutations import Patch
 
     from millstream.protocol.barrier import Barrier
     from millstream.protocol.ids import Epoch, Generation

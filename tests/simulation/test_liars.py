@@ -1,6 +1,6 @@
 """Members that make no sense, among delays, resets and crashes of the simulator.
 
-What they say is drawn by Hypothesis (`tests.liars`), encoded, and as late as a seed wants.
+What they say is drawn by Hypothesis (`tests.support.liars`), encoded, and as late as a seed wants.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
-from tests.liars import Lie, lies
 from tests.simulation.recovery_flows import small
+from tests.support.examples import examples
+from tests.support.liars import Lie, lies
 
 from millstream.launch.job import deploy
-from millstream.launch.keeping import Keeping
+from millstream.launch.snapshot_context import SnapshotContext
 from millstream.protocol.ids import COORDINATOR
 from millstream.simulation.cluster import Cluster
 from millstream.simulation.run import Simulator
@@ -37,7 +37,7 @@ class LyingCluster(Cluster):
         for lie in self.told:
             link = self.network.links.get(lie.source)
             if lie.turn * TURNS_EACH == self.turn_count and link is not None:
-                link.send(lie.target, lie.frame)
+                link.send(lie.target, lie.packet)
         super().turn()
 
 
@@ -46,7 +46,7 @@ def simulator() -> Simulator:
     case = small()
     return Simulator(
         lambda config, count: deploy(
-            case.flow.plan, config, count, Keeping("simulation", "")
+            case.flow.plan, config, count, SnapshotContext("simulation", "")
         ),
         case.flow.config(case.settings),
         check=case.check,

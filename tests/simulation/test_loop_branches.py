@@ -99,9 +99,9 @@ BRANCHES: dict[str, tuple[type[Any], str, Callable[..., Any]]] = {
         ChannelIntake,
         "take",
         lambda intake, _: (
-            intake._gate is not None
+            intake._loop_state is not None
             and intake._delivered
-            and intake._gate.begun <= intake._rounds_done
+            and intake._loop_state.begun <= intake._rounds_done
         ),
     ),
 }

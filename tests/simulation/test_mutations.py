@@ -13,10 +13,10 @@ import pytest
 from tests.simulation.flows import keyed_scan, repartitioned, word_count
 from tests.simulation.harness import cluster_of, reach, strike
 
-from millstream.operators.rows.aggregation import Combined, CountedKeys
-from millstream.protocol.frames import FrameKind
+from millstream.operators.rows.aggregation import CombineOperator, CountCombineOperator
 from millstream.protocol.ids import COORDINATOR
 from millstream.protocol.job import JobCore, Phase
+from millstream.protocol.packets import PacketKind
 from millstream.protocol.snapshots import SnapshotCore
 from millstream.runtime.channels import (
     CreditReturn,
@@ -83,16 +83,16 @@ def test_end_that_overtakes_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "was due" in problem_of(word_count, workers=3)
 
 
-def test_duplicated_frame_that_nobody_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duplicated_packet_that_nobody_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that sends twice, and a reader that does not count."""
     dispatch, receive = SimulatedNetwork._dispatch, InputChannel.receive
 
     def twice(self: SimulatedNetwork, *arguments: Any) -> None:
         dispatch(self, *arguments)
-        if arguments[2].kind is FrameKind.BATCH and self._delays.random() < 0.2:
+        if arguments[2].kind is PacketKind.BATCH and self._delays.random() < 0.2:
             dispatch(self, *arguments)
 
-    def trusting(self: InputChannel, kind: FrameKind, _: int, *rest: Any) -> None:
+    def trusting(self: InputChannel, kind: PacketKind, _: int, *rest: Any) -> None:
         receive(self, kind, self._sequence, *rest)
 
     monkeypatch.setattr(SimulatedNetwork, "_dispatch", twice)
@@ -103,7 +103,7 @@ def test_duplicated_frame_that_nobody_refuses(monkeypatch: pytest.MonkeyPatch) -
     assert "the check raised AssertionError" in problem
 
 
-def test_duplicated_frame_is_refused_by_the_engine(
+def test_duplicated_packet_is_refused_by_the_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With the sequence checked, no duplicate ever becomes a row."""
@@ -111,7 +111,7 @@ def test_duplicated_frame_is_refused_by_the_engine(
 
     def twice(self: SimulatedNetwork, *arguments: Any) -> None:
         dispatch(self, *arguments)
-        if arguments[2].kind is FrameKind.BATCH:
+        if arguments[2].kind is PacketKind.BATCH:
             dispatch(self, *arguments)
 
     monkeypatch.setattr(SimulatedNetwork, "_dispatch", twice)
@@ -136,12 +136,12 @@ def test_combiner_that_loses_a_key_when_it_is_full(
 ) -> None:
     """Only a flush before the end goes wrong, which tiny limits bring about."""
 
-    def process(self: Combined, rows: list[Any], port: int) -> list[Any]:
+    def process(self: CombineOperator, rows: list[Any], port: int) -> list[Any]:
         self._take(rows)
         return self.flush()[1:] if len(self._parts) >= self._keys_max else []
 
-    monkeypatch.setattr(Combined, "process", process)
-    assert CountedKeys.process is process
+    monkeypatch.setattr(CombineOperator, "process", process)
+    assert CountCombineOperator.process is process
 
     assert "the check raised AssertionError" in problem_of(word_count, faults=False)
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.examples import is_exhaustive
 from tests.simulation import recovery_flows
 from tests.simulation.recovery_flows import late_writing, stateful
+from tests.support.examples import is_exhaustive
 
 from millstream.launch.job import deploy
-from millstream.launch.keeping import Keeping
+from millstream.launch.snapshot_context import SnapshotContext
 from millstream.protocol.ids import PeerId
 from millstream.simulation.cluster import Cluster
 from millstream.simulation.options import (
@@ -60,13 +60,13 @@ class Damaging(Cluster):
         super().__init__(deployment, options, seed)
 
     def turn(self) -> None:
-        epoch = self.coordinator.keeper.complete_epoch
+        epoch = self.coordinator.snapshots.complete_epoch
         if not self._damaged_epoch and epoch >= self._damage_at:
             self._damage(epoch)
         super().turn()
 
     def _damage(self, epoch: int) -> None:
-        manifest = self.coordinator.keeper.ledger.manifest
+        manifest = self.coordinator.snapshots.manifests.manifest
         assert manifest is not None
         own = [ref.name for ref in manifest.files if ref.epoch == epoch]
         is_first = len(self.disk.names("manifests")) == 1
@@ -100,7 +100,9 @@ def simulated(name: str, seeds: range) -> tuple[list[str], int, int]:
     """Return what went wrong, and how often an older epoch was used by how many drivers."""
     case: Case = getattr(recovery_flows, name)()
     simulator = Simulator(
-        lambda config, count: deploy(case.flow.plan, config, count, Keeping("d", "")),
+        lambda config, count: deploy(
+            case.flow.plan, config, count, SnapshotContext("d", "")
+        ),
         case.flow.config({}),
         check=case.check,
         cluster_class=Damaging,

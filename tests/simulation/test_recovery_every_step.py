@@ -13,11 +13,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.examples import some_of
 from tests.simulation import recovery_flows
+from tests.support.examples import some_of
 
 from millstream.launch.job import deploy
-from millstream.launch.keeping import Keeping
+from millstream.launch.snapshot_context import SnapshotContext
 from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.simulation.cluster import Cluster
 from millstream.simulation.options import Fault, FaultKind, SwarmOptions
@@ -73,7 +73,7 @@ def damage(flow: str, peer: PeerId, *endings: str) -> Blow:
     return Blow(faults, flow, endings=frozenset({"succeeded", *endings}))
 
 
-BLOWS = {
+FAULTS = {
     "worker 1 crashes": blow(FaultKind.CRASH, ONE),
     "worker 2 crashes": blow(FaultKind.CRASH, TWO),
     "both workers crash": Blow(
@@ -114,7 +114,7 @@ def simulator_of(flow: str) -> Simulator:
         "heartbeat_ms": LEASE_MS // 4,
     }
     config = case.flow.config(settings)
-    deployment = deploy(case.flow.plan, config, WORKERS, Keeping("steps", ""))
+    deployment = deploy(case.flow.plan, config, WORKERS, SnapshotContext("steps", ""))
     return Simulator(lambda *_: deployment, config, check=case.check, is_keeping=True)
 
 
@@ -185,7 +185,7 @@ def turns_of(flow: str) -> int:
 
 def problems_of(name: str, turns: range) -> list[str]:
     """Strike at each of these turns and return what went wrong."""
-    chosen = BLOWS[name]
+    chosen = FAULTS[name]
     simulator = simulator_of(chosen.flow)
     options = options_of(simulator)
     found: list[str] = []
@@ -201,23 +201,23 @@ def problems_of(name: str, turns: range) -> list[str]:
 
 def test_every_kind_of_fault_strikes() -> None:
     """A kind that the simulator learns must be tried here too."""
-    struck = {each.kind for chosen in BLOWS.values() for each in chosen.faults}
+    struck = {each.kind for chosen in FAULTS.values() for each in chosen.faults}
 
     assert struck == set(FaultKind)
 
 
-@pytest.mark.parametrize("name", BLOWS)
+@pytest.mark.parametrize("name", FAULTS)
 def test_fault_at_some_steps_changes_nothing(name: str) -> None:
     """The rows are right, whatever went wrong when."""
-    turns = some_of(range(turns_of(BLOWS[name].flow)), FEW_STEPS)
+    turns = some_of(range(turns_of(FAULTS[name].flow)), FEW_STEPS)
 
     assert problems_of(name, turns) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BLOWS)
+@pytest.mark.parametrize("name", FAULTS)
 def test_fault_at_every_step_changes_nothing(name: str) -> None:
     """All steps in `.ci/run`; in `make test` some of them, others every day."""
-    turns = some_of(range(turns_of(BLOWS[name].flow)), SOME_STEPS)
+    turns = some_of(range(turns_of(FAULTS[name].flow)), SOME_STEPS)
 
     assert problems_of(name, turns) == []

@@ -19,7 +19,7 @@ from tests.simulation import (
     timer_mutants,
     window_mutants,
 )
-from tests.simulation.mistakes import MISTAKES
+from tests.simulation.mutations import MISTAKES
 
 from millstream.testing import SimulationFailedError, simulate
 

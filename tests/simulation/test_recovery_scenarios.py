@@ -15,7 +15,7 @@ from tests.simulation.recovery_flows import counted, in_order, scanned
 import millstream as ms
 from millstream.errors import SnapshotError
 from millstream.launch.job import deploy
-from millstream.launch.keeping import Keeping
+from millstream.launch.snapshot_context import SnapshotContext
 from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.simulation.checkers import sink_rows
 from millstream.simulation.cluster import Cluster
@@ -39,12 +39,12 @@ def cluster_of(case: Case, **settings: Any) -> Cluster:
         rows_per_epoch=4,
         piece_ns_max=MS // 2,
     )
-    keeping = Keeping("scenario", "")
+    keeping = SnapshotContext("scenario", "")
     return Cluster(deploy(case.flow.plan, config, 3, keeping), options, seed=1)
 
 
 def reach_epoch(cluster: Cluster, epoch: int) -> None:
-    cluster.run_until(lambda: cluster.coordinator.keeper.complete_epoch >= epoch)
+    cluster.run_until(lambda: cluster.coordinator.snapshots.complete_epoch >= epoch)
 
 
 def strike(cluster: Cluster, kind: FaultKind, peer: int, duration_ns: int = 0) -> None:
@@ -145,7 +145,7 @@ def test_driver_that_crashed_is_started_again_where_it_was() -> None:
     check_ending(cluster, case)
     first, second = cluster.sites
     assert first.coordinator.outcome is None
-    assert second.coordinator.keeper.complete_epoch > 3
+    assert second.coordinator.snapshots.complete_epoch > 3
 
 
 def test_second_driver_stops_the_first() -> None:
@@ -161,7 +161,7 @@ def test_second_driver_stops_the_first() -> None:
 
 
 def newest_state_file(cluster: Cluster) -> str:
-    manifest = cluster.coordinator.keeper.ledger.manifest
+    manifest = cluster.coordinator.snapshots.manifests.manifest
     assert manifest is not None
     return manifest.files[-1].name
 

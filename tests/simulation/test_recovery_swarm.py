@@ -10,20 +10,20 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.examples import few_flows, few_seeds, fresh_seeds, is_exhaustive
-from tests.simulation.audits import audit
+from tests.simulation.conservation_checks import audit
 from tests.simulation.loop_flows import LOOP_CASES, bank, ring
-from tests.simulation.mistakes import often
+from tests.simulation.mutations import often
 from tests.simulation.recovering import TIME_CASES, failures_of
 from tests.simulation.recovery_flows import CASES, counted, scanned, stateful
 from tests.simulation.visits import Visits, pieces
+from tests.support.examples import few_flows, few_seeds, fresh_seeds, is_exhaustive
 
 from millstream.protocol.job import JobCore
 from millstream.protocol.job import Phase as JobPhase
 from millstream.protocol.snapshots import Phase, SnapshotCore
 from millstream.runtime.compacting import Compactions
 from millstream.runtime.free_head import InFlight
-from millstream.runtime.snapshots import SnapshotKeeper
+from millstream.runtime.snapshots import SnapshotCoordinator
 from millstream.runtime.task import Task, TaskPhase
 from millstream.runtime.worker import Worker, WorkerPhase
 from millstream.simulation.cluster import Cluster
@@ -218,7 +218,7 @@ RARE_BRANCHES: dict[str, tuple[type[Any], str, Callable[..., bool]]] = {
     "a worker is lost while a manifest is awaited": (
         JobCore,
         "_replace",
-        lambda core, *_: core.phase is JobPhase.SETTLING,
+        lambda core, *_: core.phase is JobPhase.RESOLVING_EPOCH,
     ),
     "a spare gets work": (JobCore, "_handle_pause", lambda *_: True),
     "a task ends before a cut": (
@@ -268,9 +268,9 @@ RARE_BRANCHES: dict[str, tuple[type[Any], str, Callable[..., bool]]] = {
         lambda sink, _, __, tokens: any(tuple(t) in sink._committed for t in tokens),
     ),
     "the last epoch is being committed when a worker leaves": (
-        SnapshotKeeper,
+        SnapshotCoordinator,
         "_commit",
-        lambda keeper, _: keeper.is_concluding,
+        lambda snapshots, _: snapshots.is_concluding,
     ),
 }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.examples import few_flows, few_seeds, fresh_seeds, is_exhaustive
 from tests.simulation.frame_window_flows import late_frames, triggered_frames
 from tests.simulation.loop_flows import LOOP_CASES, components, cycled, enough
 from tests.simulation.recovery_flows import CASES, counted, in_order
@@ -21,6 +20,7 @@ from tests.simulation.window_flows import (
     triggered_windows,
     windows_by_the_clock,
 )
+from tests.support.examples import few_flows, few_seeds, fresh_seeds, is_exhaustive
 
 from millstream.plan import stages
 from millstream.plan.ended import Remains

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.examples import few_seeds
+from tests.support.examples import few_seeds
 
 import millstream as ms
 from millstream.connectors import parts

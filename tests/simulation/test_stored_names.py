@@ -8,9 +8,9 @@ import pytest
 from tests.simulation.loop_flows import LOOP_CASES
 from tests.simulation.recovering import TIME_CASES
 from tests.simulation.recovery_flows import CASES
-from tests.stored_names import files_with_paths
+from tests.support.stored_names import files_with_paths
 
-from millstream.simulation.evidence import SnapshotChecker
+from millstream.simulation.snapshot_checker import SnapshotChecker
 from millstream.testing import simulate
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.examples import fresh_seeds, is_exhaustive
 from tests.simulation.flows import (
     CASES,
     broadcast,
@@ -18,8 +17,9 @@ from tests.simulation.flows import (
     word_count,
 )
 from tests.simulation.visits import Visits, pieces
+from tests.support.examples import fresh_seeds, is_exhaustive
 
-from millstream.operators.rows.ordering import Sorted
+from millstream.operators.rows.ordering import SortOperator
 from millstream.protocol.job import JobCore
 from millstream.runtime.channels import OutputChannel, RemoteCarrier
 from millstream.runtime.router import _Owners
@@ -118,7 +118,7 @@ RARE_BRANCHES: dict[str, tuple[type[Any], str, Callable[..., Any]]] = {
     "a writer gets credit back": (RemoteCarrier, "add_credit", always),
     "a timer sends a buffer": (OutputChannel, "fire_timer", always),
     "a reader wants nothing more": (OutputChannel, "close", always),
-    "a sort goes to disk": (Sorted, "_spill", always),
+    "a sort goes to disk": (SortOperator, "_spill", always),
     "a router forgets its keys": (_Owners, "clear", always),
     "a link between workers breaks": (JobCore, "_handle_link", always),
     "a launcher tells of a death": (JobCore, "_handle_exited", always),

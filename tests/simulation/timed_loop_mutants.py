@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import timed_loop_flows as flows
-from tests.simulation.mistakes import canary, wrapped
+from tests.simulation.mutations import canary, wrapped
 
 from millstream.protocol.barrier import RoundEnd
 from millstream.protocol.termination import ProbeReport, ProbeState, TerminationDetector
@@ -14,32 +14,36 @@ from millstream.protocol.watermark import END_OF_TIME
 from millstream.runtime.free_head import FreeHeadIntake
 
 if TYPE_CHECKING:
-    from tests.simulation.mistakes import Patch
+    from tests.simulation.mutations import Patch
 
     from millstream.protocol.watermark import Watermark
     from millstream.runtime.channels import InputChannel
 
 
-@canary(flows.timed_ring, "The input's promise is passed on, whatever goes round.")
+@canary(flows.timed_ring, "The input's watermark is passed on, whatever goes round.")
 def rows_that_go_round_do_not_hold_time_back(patch: Patch) -> None:
 
-    def promise(
+    def watermark(
         original: Any, self: TerminationDetector, parts: list[ProbeReport]
     ) -> Watermark:
         blind = [replace(part, least=END_OF_TIME) for part in parts]
         made: Watermark = original(self, blind)
         return made
 
-    wrapped(patch, TerminationDetector, "_promise", promise)
+    wrapped(patch, TerminationDetector, "_watermark", watermark)
 
 
 @canary(
-    flows.timed_ring, "A look counts for what the input promised behind it.", seed=20
+    flows.timed_ring,
+    "A probe counts for the watermark that the input had behind it.",
+    seed=20,
 )
-def promises_count_before_a_look_has_begun(patch: Patch) -> None:
+def watermarks_count_before_a_probe_has_begun(patch: Patch) -> None:
 
-    def part(original: Any, self: ProbeState, promise: Watermark | None) -> ProbeReport:
-        made: ProbeReport = original(self, promise)
+    def part(
+        original: Any, self: ProbeState, watermark: Watermark | None
+    ) -> ProbeReport:
+        made: ProbeReport = original(self, watermark)
         return replace(made, before=made.now)
 
     wrapped(patch, ProbeState, "part", part)

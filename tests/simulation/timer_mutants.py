@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import timer_flows as flows
-from tests.simulation.mistakes import canary
+from tests.simulation.mutations import canary
 
-from millstream.operators.rows.processing import Processed
+from millstream.operators.rows.processing import ProcessOperator
 
 if TYPE_CHECKING:
-    from tests.simulation.mistakes import Patch
+    from tests.simulation.mutations import Patch
 
 
 @canary(flows.event_timers, "Nobody knows which restored keys have timers.")
 def restored_timers_are_not_found(patch: Patch) -> None:
-    patch.setattr(Processed, "_find_restored", lambda _: None)
+    patch.setattr(ProcessOperator, "_find_restored", lambda _: None)
 
 
 @canary(
@@ -23,7 +23,7 @@ def restored_timers_are_not_found(patch: Patch) -> None:
 )
 def fired_timers_are_not_in_the_delta(patch: Patch) -> None:
 
-    def states_of(self: Processed, keys: list[Any]) -> dict[Any, Any]:
+    def states_of(self: ProcessOperator, keys: list[Any]) -> dict[Any, Any]:
         return self.entries if self.table is None else self.table.peek(keys)
 
-    patch.setattr(Processed, "_states_of", states_of)
+    patch.setattr(ProcessOperator, "_states_of", states_of)

@@ -11,14 +11,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.flows import Case, same
-from tests.windowing import arrivals, naive_sessions, naive_windows
+from tests.support.windowing import arrivals, naive_sessions, naive_windows
 
 import millstream as ms
 from millstream.plan.windows import TimeWindows
 
 if TYPE_CHECKING:
     from tests.simulation.flows import Rows
-    from tests.windowing import Arrival
+    from tests.support.windowing import Arrival
 
 COUNT = 72
 KEYS = 11

@@ -5,33 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import window_flows as flows
-from tests.simulation.mistakes import canary, wrapped
+from tests.simulation.mutations import canary, wrapped
 
 from millstream.operators.windows import session as windows_session
 from millstream.operators.windows import time as windows_time
-from millstream.operators.windows.base import WindowedByKey, WindowedInTime
+from millstream.operators.windows.base import KeyedWindowOperator, TimedWindowOperator
 
 if TYPE_CHECKING:
-    from tests.simulation.mistakes import Patch
+    from tests.simulation.mutations import Patch
 
 
 @canary(flows.sliding_windows, "Nobody knows which windows of restored keys are next.")
 def restored_windows_are_not_found(patch: Patch) -> None:
-    patch.setattr(windows_time._TimeWindowed, "index", lambda _: None)
+    patch.setattr(windows_time._TimeWindowOperator, "index", lambda _: None)
 
 
 @canary(flows.session_windows, "Nobody knows when restored sessions are over.", seed=9)
 def restored_sessions_are_not_found(patch: Patch) -> None:
-    patch.setattr(windows_session._Sessions, "index", lambda _: None)
+    patch.setattr(windows_session._SessionOperator, "index", lambda _: None)
 
 
 @canary(flows.triggered_windows, "Rows that are gone are still in the next snapshot.")
 def windows_that_are_over_are_not_in_the_delta(patch: Patch) -> None:
 
-    def entries_of(self: WindowedByKey, keys: list[Any]) -> dict[Any, Any]:
+    def entries_of(self: KeyedWindowOperator, keys: list[Any]) -> dict[Any, Any]:
         return self.entries if self.table is None else self.table.peek(keys)
 
-    patch.setattr(WindowedByKey, "entries_of", entries_of)
+    patch.setattr(KeyedWindowOperator, "entries_of", entries_of)
 
 
 @canary(flows.late_rows, "Whether a row is late depends on who was slow.")
@@ -41,7 +41,7 @@ def late_rows_are_judged_by_the_watermark_here(patch: Patch) -> None:
         entries, key, item, again = arguments
         original(self, entries, key, (int(item[0]), item[1]), again)
 
-    wrapped(patch, windows_time.EventTimeWindowed, "_take_one", take_one)
+    wrapped(patch, windows_time.EventTimeWindowOperator, "_take_one", take_one)
 
 
 @canary(
@@ -54,9 +54,9 @@ def lateness_is_forgotten_after_a_restart(patch: Patch) -> None:
         if self.reached > 0:
             self._lateness = 0
 
-    wrapped(patch, windows_time._TimeWindowed, "index", index)
+    wrapped(patch, windows_time._TimeWindowOperator, "index", index)
 
 
 @canary(flows.sliding_windows, "Windows that were over before the cut are given again.")
 def time_that_was_reached_is_not_restored(patch: Patch) -> None:
-    patch.setattr(WindowedInTime, "_put_reached", lambda _, __: None)
+    patch.setattr(TimedWindowOperator, "_put_reached", lambda _, __: None)

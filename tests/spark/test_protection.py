@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import millstream as ms
-from millstream.launch import recruit
+from millstream.launch import bootstrapping
 from millstream.protocol.handshake import Protection
 
 pytestmark = pytest.mark.spark
@@ -18,7 +18,9 @@ def test_tasks_of_spark_are_protected_twice_in_a_row(
     spark: Any, monkeypatch: pytest.MonkeyPatch, protection: Protection
 ) -> None:
     """The second job has another secret and another certificate."""
-    monkeypatch.setattr(recruit, "protection_of", lambda *_, is_insecure: protection)
+    monkeypatch.setattr(
+        bootstrapping, "protection_of", lambda *_, is_insecure: protection
+    )
     for _ in range(2):
         flow = ms.Flow("sums")
         numbers = flow.from_parallel(lambda rank, size: range(rank, 1000, size))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import millstream as ms
-from millstream.launch.recruit import Recruiter
+from millstream.launch.bootstrapping import Bootstrapper
 from millstream.launch.spark import _Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millstream.launch.resident import Bootstrap
+    from millstream.launch.worker_main import Bootstrap
     from millstream.protocol.ids import PeerId
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -27,13 +27,13 @@ ROWS = 300_000
 def handed_out(monkeypatch: pytest.MonkeyPatch) -> list[Bootstrap]:
     """Return the bootstraps that workers get."""
     found: list[Bootstrap] = []
-    made = Recruiter.bootstrap
+    made = Bootstrapper.bootstrap
 
-    def bootstrap(self: Recruiter, worker: PeerId) -> Bootstrap:
+    def bootstrap(self: Bootstrapper, worker: PeerId) -> Bootstrap:
         found.append(made(self, worker))
         return found[-1]
 
-    monkeypatch.setattr(Recruiter, "bootstrap", bootstrap)
+    monkeypatch.setattr(Bootstrapper, "bootstrap", bootstrap)
     return found
 
 

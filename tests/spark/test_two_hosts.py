@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.hosts import Host, needs_hosts, two_hosts
-from tests.sniffers import Sniffer
 from tests.spark.driving import run_driver
 from tests.spark.programs.two_hosts import KEYS, ROWS, word
+from tests.support.hosts import Host, needs_hosts, two_hosts
+from tests.support.sniffers import Sniffer
 
 from millstream.testing import StandaloneCluster
 

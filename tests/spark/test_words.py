@@ -11,7 +11,7 @@ import millstream as ms
 from millstream.errors import UsageError
 from millstream.launch.machine import python_problem
 from millstream.launch.slots import workers_beside
-from millstream.launch.sparkwords import first_words, local_slots, spark_reason
+from millstream.launch.spark_messages import first_words, local_slots, spark_reason
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from millstream.api.frame import Frame
     from millstream.api.frame_reading import FileFrame
     from millstream.api.handles import ResultHandle
-    from millstream.operators.letters import DeadLetter
+    from millstream.operators.dead_letters import DeadLetter
     from millstream.plan.spec import Spec
 
 __all__ = ["Flow"]

@@ -20,14 +20,14 @@ from millstream.api.rowwise import checked_query, why_not_row_wise
 from millstream.columns import expressions
 from millstream.columns.expressions import Refused
 from millstream.columns.long_partials import (
-    BinsPart,
-    DistinctPart,
-    LongPart,
-    RegistersPart,
+    BinsPartial,
+    DistinctPartial,
+    MultiRowPartial,
+    RegistersPartial,
 )
 from millstream.columns.many_rows import group_advice
 from millstream.columns.partials import (
-    ColumnPart,
+    ScalarPartial,
     UserFunctions,
     expression,
     part_in_columns,
@@ -64,7 +64,7 @@ __all__ = [
 _ELSEWHERE = {"avg": "mean", "nunique": "n_unique", "size": "len", "stddev": "std"}
 """Aggregates by the names that pandas and PySpark have for them."""
 
-_LONG = {"NUnique": DistinctPart, "ApproxNUnique": RegistersPart}
+_LONG = {"NUnique": DistinctPartial, "ApproxNUnique": RegistersPartial}
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,8 +335,8 @@ class _Builder:
             prefix += "_"
         self._kept: list[str] = []
         self._split = expressions.Split(prefix)
-        self._columns: dict[str, ColumnPart] = {}
-        self._longs: dict[str, LongPart] = {}
+        self._columns: dict[str, ScalarPartial] = {}
+        self._longs: dict[str, MultiRowPartial] = {}
         self._parts = pl.Schema()
         self._results: list[pl.Expr] = []
         self._made = pl.Schema(dict(zip(keys.names, keys.dtypes, strict=True)))
@@ -475,7 +475,7 @@ class _Builder:
             made = user_part(name, own.values, own.how, own.dtype)
             self._columns[name] = made
         elif dtype.is_numeric() or dtype == pl.Boolean:
-            self._longs[name] = BinsPart(name, own.values, own.how)
+            self._longs[name] = BinsPartial(name, own.values, own.how)
         else:
             msg = f"approx_quantile takes numbers, got {dtype}"
             raise Refused(msg)

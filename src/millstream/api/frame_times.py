@@ -1,4 +1,4 @@
-"""What is a timestamp, or a promise, of the rows of a frame: a column or an expression.
+"""What is a timestamp, or a watermark, of the rows of a frame: a column or an expression.
 
 Nothing here knows plans or flows.
 """
@@ -13,7 +13,7 @@ from millstream.api.building import checked_callable
 from millstream.api.rowwise import checked_query
 from millstream.errors import UsageError
 
-__all__ = ["promises_of", "time_of"]
+__all__ = ["time_of", "watermarks_of"]
 
 _PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 """How many units of time are a millisecond."""
@@ -41,8 +41,8 @@ def time_of(timestamp: Any, schema: pl.Schema) -> tuple[pl.Expr, Any]:
     raise UsageError(msg)
 
 
-def promises_of(watermark: Any, schema: pl.Schema) -> Any:
-    """Return what makes a promise of a row, or functions that do."""
+def watermarks_of(watermark: Any, schema: pl.Schema) -> Any:
+    """Return what makes a watermark of a row, or functions that do."""
     if watermark is None or isinstance(watermark, str | pl.Expr):
         return None if watermark is None else time_of(watermark, schema)[0]
     checked_callable("event_time", watermark)

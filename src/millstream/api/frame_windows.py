@@ -15,7 +15,7 @@ from millstream.api.building import checked_function, located, user_location
 from millstream.api.event_time import MAX_FUTURE_SKEW, checked_out_of_order
 from millstream.api.frame_keys import GroupKeys, group_keys
 from millstream.api.frame_names import check_names, checked_columns
-from millstream.api.frame_times import promises_of, time_of
+from millstream.api.frame_times import time_of, watermarks_of
 from millstream.api.window_verbs import checked_window
 from millstream.columns.table import FrameAggregation
 from millstream.errors import UsageError
@@ -123,7 +123,7 @@ class FrameTimeVerbs:
                 None if max_future_skew is None else milliseconds(max_future_skew),
                 kind,
                 splits_in_order,
-                promises_of(watermark, self.schema),
+                watermarks_of(watermark, self.schema),
             )
         times = {"takes_times": False, "makes_times": True, "makes_frames": True}
         source = self._flow.untimed(self._node.id)
@@ -391,7 +391,7 @@ class WindowedFrame:
             panes = Panes(window.size, window.slide)
             is_counted = _is_count(aggregation)
             return specs.CountFrame(
-                aggregation, panes, window.is_exact, is_counted, window
+                aggregation, panes, window.drops_incomplete, is_counted, window
             )
         is_timed = self._given.is_timed
         if isinstance(window, GlobalWindow):

@@ -248,7 +248,7 @@ class JoinVerbs(Generic[K, V_co]):
             kind = checked_how(how, _OF_TABLES)
         inputs = self._inputs("join_table", right)
         is_timed = self._are_timed(inputs)
-        spec = _table_spec(kind, self._flow, inputs, is_whole=False)
+        spec = _table_spec(kind, self._flow, inputs, is_broadcast=False)
         return self._joined("join_table", spec, inputs, name, is_timed=is_timed)
 
     def _inputs(self, verb: str, right: object) -> tuple[int, int]:
@@ -319,7 +319,7 @@ class BroadcastJoinVerbs(Generic[T_co]):
             kind = checked_how(how, _OF_TABLES)
         left, right = self._node.id, _table_input(verb, flow, table)
         own = name or flow.plan.free_name(verb)
-        spec = _table_spec(kind, flow, (left, right), is_whole=True)
+        spec = _table_spec(kind, flow, (left, right), is_broadcast=True)
         is_timed = isinstance(spec, JoinAsof)
         if not is_timed:
             left, right = flow.untimed(left), flow.untimed(right)
@@ -344,13 +344,13 @@ class BroadcastJoinVerbs(Generic[T_co]):
 
 
 def _table_spec(
-    how: How, flow: Flow, inputs: tuple[int, int], *, is_whole: bool
+    how: How, flow: Flow, inputs: tuple[int, int], *, is_broadcast: bool
 ) -> JoinAsof | JoinTable:
     """Return how a table is looked up: as of a time, or as it is."""
     if all(flow.plan.nodes[i].makes_times for i in inputs):
-        return JoinAsof(how, is_whole=is_whole, is_table=True)
+        return JoinAsof(how, is_broadcast=is_broadcast, is_table=True)
     waits = endless_source(flow.plan.nodes, inputs[1:]) is None
-    return JoinTable(how, waits=waits, is_whole=is_whole)
+    return JoinTable(how, waits=waits, is_broadcast=is_broadcast)
 
 
 def _is_single_source(flow: Flow, node: Node) -> bool:

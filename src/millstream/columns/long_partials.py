@@ -16,7 +16,7 @@ import polars as pl
 
 from millstream.columns.partials import keeps_length
 
-__all__ = ["BinsPart", "DistinctPart", "LongPart", "RegistersPart"]
+__all__ = ["BinsPartial", "DistinctPartial", "MultiRowPartial", "RegistersPartial"]
 
 REGISTERS = 4096
 _HASH_SEED = 0x6D74
@@ -34,7 +34,7 @@ _NAN = 80_001
 
 
 @dataclass(frozen=True, slots=True)
-class LongPart(ABC):
+class MultiRowPartial(ABC):
     """A part kept in a table with one row per key and item; the base of all such.
 
     The columns of that table are the keys, `item`, and those of `merges`.
@@ -80,7 +80,7 @@ class LongPart(ABC):
         return lists.explode(self.item, empty_as_null=False)
 
 
-class DistinctPart(LongPart):
+class DistinctPartial(MultiRowPartial):
     """The different values, null among them."""
 
     __slots__ = ()
@@ -96,7 +96,7 @@ class DistinctPart(LongPart):
         return table.group_by(keys).agg(pl.len().alias(self.name))
 
 
-class RegistersPart(LongPart):
+class RegistersPartial(MultiRowPartial):
     """HyperLogLog: how rare the rarest hash was, in each of 4096 registers."""
 
     __slots__ = ()
@@ -137,7 +137,7 @@ class RegistersPart(LongPart):
 
 
 @dataclass(frozen=True, slots=True)
-class BinsPart(LongPart):
+class BinsPartial(MultiRowPartial):
     """Counts in bins whose bounds grow by 2 %: any quantile within 1 % of its value."""
 
     quantile: float

@@ -1,7 +1,7 @@
 """Parts of aggregates that are a few values per key: how they are made and merged.
 
 They live in columns of the table of keys.  A part that is many items per key is a
-`LongPart`, in `frame_long_parts`.
+`MultiRowPartial`, in `frame_long_parts`.
 
 Nothing here holds state or knows about operators.
 """
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from millstream.columns.expressions import Part, Tree
 
 __all__ = [
-    "ColumnPart",
     "Fold",
     "How",
+    "ScalarPartial",
     "UserFunctions",
     "expression",
     "keeps_length",
@@ -82,7 +82,7 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnPart:
+class ScalarPartial:
     """A part kept in columns of the table of keys.
 
     Attributes
@@ -129,7 +129,7 @@ class UserFunctions:
 
 def part_in_columns(  # noqa: PLR0911 - one per kind
     part: Part, name: str, source: DataType | None, result: DataType
-) -> ColumnPart:
+) -> ScalarPartial:
     """Return how a part is kept that needs a few numbers, or a list, per key."""
     partial = expression(part.tree)
     match part.kind:
@@ -160,9 +160,9 @@ def part_in_columns(  # noqa: PLR0911 - one per kind
             return replace(kept, fold=_keeping(part, name, source, result))
 
 
-def _count(part: Part, name: str, result: DataType) -> ColumnPart:
+def _count(part: Part, name: str, result: DataType) -> ScalarPartial:
     """Keep 64 bits, as a stream may have more rows than fit into what Polars returns."""
-    counted = ColumnPart(
+    counted = ScalarPartial(
         (expression(part.tree).cast(pl.Int64).alias(name),),
         (_added(name),),
         pl.col(name).cast(result),
@@ -222,8 +222,8 @@ def _items(name: str) -> pl.Expr:
     return pl.col(name).explode(empty_as_null=False)
 
 
-def _simple(name: str, partial: pl.Expr, merge: pl.Expr) -> ColumnPart:
-    return ColumnPart((partial.alias(name),), (merge.alias(name),), pl.col(name))
+def _simple(name: str, partial: pl.Expr, merge: pl.Expr) -> ScalarPartial:
+    return ScalarPartial((partial.alias(name),), (merge.alias(name),), pl.col(name))
 
 
 def _top(values: pl.Expr, part: Part) -> pl.Expr:
@@ -238,7 +238,7 @@ def _added(name: str) -> pl.Expr:
 
 def _mean(
     values: pl.Expr, name: str, source: DataType | None, result: DataType
-) -> ColumnPart:
+) -> ScalarPartial:
     if source is not None and source.is_temporal():
         return _mean_time(values.cast(result), name, result)
     numbers, total, count = values.cast(pl.Float64), f"{name}.sum", f"{name}.count"
@@ -247,7 +247,7 @@ def _mean(
     return _sums(columns, (pl.Float64(), pl.Int64()), mean.alias(name), values)
 
 
-def _mean_time(values: pl.Expr, name: str, result: DataType) -> ColumnPart:
+def _mean_time(values: pl.Expr, name: str, result: DataType) -> ScalarPartial:
     """Sum the halves of ticks, as a sum of ticks has no room in 64 bits."""
     high, low, count = f"{name}.high", f"{name}.low", f"{name}.count"
     ticks = values.to_physical().cast(pl.Int64)
@@ -267,9 +267,9 @@ def _sums(
     kinds: tuple[DataType, ...],
     finish: pl.Expr,
     values: pl.Expr,
-) -> ColumnPart:
+) -> ScalarPartial:
     """Return a part of sums over rows."""
-    part = ColumnPart(
+    part = ScalarPartial(
         tuple(term.sum().alias(name) for name, term in columns.items()),
         tuple(_added(name) for name in columns),
         finish,
@@ -280,7 +280,7 @@ def _sums(
     return replace(part, fold=Fold("add", terms, kinds))
 
 
-def _variance(values: pl.Expr, name: str, part: Part) -> ColumnPart:
+def _variance(values: pl.Expr, name: str, part: Part) -> ScalarPartial:
     """Keep count, sum and the sum of squared distances from the mean.
 
     Merging adds the squared distances of the means from their common mean: unlike the
@@ -293,7 +293,7 @@ def _variance(values: pl.Expr, name: str, part: Part) -> ColumnPart:
     mean = pl.col(total) / n.clip(1)
     common = pl.col(all_total) / pl.col(all_count).clip(1)
     variance = pl.when(n > part.ddof).then(kept / (n - part.ddof))
-    made = ColumnPart(
+    made = ScalarPartial(
         (
             numbers.count().alias(count),
             numbers.sum().alias(total),
@@ -319,12 +319,12 @@ def _variance(values: pl.Expr, name: str, part: Part) -> ColumnPart:
     return replace(made, fold=Fold("moments", terms, kinds))
 
 
-def _end(part: Part, name: str) -> ColumnPart:
+def _end(part: Part, name: str) -> ScalarPartial:
     """Keep the first or last value to arrive; some batches have none for a key."""
     values = expression(part.input)
     count = f"{name}.count"
     held = pl.col(name).filter(pl.col(count) > 0)
-    return ColumnPart(
+    return ScalarPartial(
         (expression(part.tree).alias(name), values.len().alias(count)),
         (
             (held.first() if part.kind == "First" else held.last()).alias(name),
@@ -336,7 +336,7 @@ def _end(part: Part, name: str) -> ColumnPart:
 
 def user_part(
     name: str, values: pl.Expr, user: UserFunctions, result: DataType
-) -> ColumnPart:
+) -> ScalarPartial:
     """Return how an aggregate of the user's own is kept: pickled, per key."""
     kept = f"{name}.pickled"
 
@@ -354,7 +354,7 @@ def user_part(
 
     held = pl.col(kept)
     finished = held.map_elements(finish, return_dtype=result, skip_nulls=False)
-    return ColumnPart(
+    return ScalarPartial(
         (_by_group(values, partial).alias(kept),),
         (_by_group(held, merge).alias(kept),),
         finished.alias(name),

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars.datatypes import DataType
 
-    from millstream.columns.partials import ColumnPart, Fold
+    from millstream.columns.partials import Fold, ScalarPartial
 
     Slots = NDArray[np.int64]
     Pick = Callable[[SlotColumn], NDArray[Any]]
 
-__all__ = ["SlotPart", "bits", "slot_part", "values_of"]
+__all__ = ["SlotPartial", "bits", "slot_part", "values_of"]
 
 _SIGN = np.int64(-(2**63))
 
 
-class SlotPart(Protocol):
+class SlotPartial(Protocol):
     """The state of one part, for all slots."""
 
     @property
@@ -50,7 +50,7 @@ class SlotPart(Protocol):
         ...
 
 
-def slot_part(part: ColumnPart, kernels: ModuleType) -> SlotPart:
+def slot_part(part: ScalarPartial, kernels: ModuleType) -> SlotPartial:
     """Return empty columns for a part that has a fold."""
     assert part.fold is not None
     if part.fold.how == "add":

@@ -21,8 +21,8 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from millstream.columns.long_partials import LongPart
-    from millstream.columns.partials import ColumnPart
+    from millstream.columns.long_partials import MultiRowPartial
+    from millstream.columns.partials import ScalarPartial
 
 __all__ = ["FrameAggregation", "PartialTable", "latest"]
 
@@ -42,8 +42,8 @@ class FrameAggregation:
     """
 
     keys: tuple[str, ...]
-    columns: tuple[ColumnPart, ...]
-    longs: tuple[LongPart, ...]
+    columns: tuple[ScalarPartial, ...]
+    longs: tuple[MultiRowPartial, ...]
     results: tuple[pl.Expr, ...]
     key_kinds: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
@@ -207,7 +207,7 @@ class PartialTable:
             packed.append(items.select(*keys, fields).group_by(keys).agg(part.name))
         return self._side_by_side(table, packed)
 
-    def _items(self) -> Iterator[tuple[LongPart, pl.DataFrame]]:
+    def _items(self) -> Iterator[tuple[MultiRowPartial, pl.DataFrame]]:
         for part, runs in zip(self._aggregation.longs, self._longs, strict=True):
             items = runs.merged()
             assert items is not None, "every batch was also given to the long tables"

@@ -254,7 +254,7 @@ class _BlockReader(SourceReader[pl.DataFrame]):
         self._batch_rows = config.frame_buffer.rows
         self._block_bytes_min = config.source_block_bytes
         self._pace = pace
-        self._record_bytes_max = config.frame_bytes_max
+        self._record_bytes_max = config.packet_bytes_max
         # An offset up to `start` says only that nothing was read yet, so the first
         # record is still to be found; a later one is where a record begins.
         self._is_aligned = offset > part.start or part.start == 0
@@ -348,7 +348,7 @@ class _BlockReader(SourceReader[pl.DataFrame]):
             if len(data) >= self._record_bytes_max:
                 msg = (
                     f"the record at byte {self._offset} of {self._part.path} has "
-                    f"no end within frame_bytes_max={self._record_bytes_max} bytes; "
+                    f"no end within packet_bytes_max={self._record_bytes_max} bytes; "
                     "look for a quote that is left open, or raise that setting"
                 )
                 raise ValueError(msg)

@@ -145,7 +145,7 @@ class _TextReader(SourceReader[str]):
         self._part = part
         self._decoding = decoding
         self._block_bytes = config.source_block_bytes
-        self._line_bytes_max = config.frame_bytes_max
+        self._line_bytes_max = config.packet_bytes_max
         # An offset up to `start` says only that nothing was read yet, so the first
         # line is still to be found; a later one is where a line begins.
         self._is_aligned = offset > part.start or part.start == 0
@@ -210,7 +210,7 @@ class _TextReader(SourceReader[str]):
         if self._position - self._offset > self._line_bytes_max:
             msg = (
                 f"the line at byte {self._offset} of {self._part.path} has no "
-                f"end within frame_bytes_max={self._line_bytes_max} bytes; is it a text "
+                f"end within packet_bytes_max={self._line_bytes_max} bytes; is it a text "
                 "file?  If so, raise that setting"
             )
             raise ValueError(msg)

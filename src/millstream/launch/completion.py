@@ -22,14 +22,14 @@ from millstream.runtime.clock import SystemClock
 from millstream.runtime.coordinator import Coordinator
 from millstream.runtime.inprocess import Hub
 from millstream.runtime.restoring import is_same_plan
-from millstream.runtime.snapshots import SnapshotKeeper
+from millstream.runtime.snapshots import SnapshotCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from millstream.plan.stages import StagePlan
     from millstream.runtime.deployment import Deployment
-    from millstream.runtime.snapshots import Backing, MergeFiles
+    from millstream.runtime.snapshots import DriverContext, MergeFiles
     from millstream.state.manifest import Manifest
 
 __all__ = ["CompleteRun", "check_ended", "is_complete", "with_last_epoch"]
@@ -87,25 +87,25 @@ def check_ended(
         raise SnapshotError(msg)
 
 
-def with_last_epoch(backing: Backing, deployment: Deployment) -> Backing:
+def with_last_epoch(driver: DriverContext, deployment: Deployment) -> DriverContext:
     """Store the end of a flow that had ended as part of another plan.
 
     That is an epoch all of whose tasks have ended, without the state of operators that the
     flow does not have.  A job without a right to write stores nothing.
     """
-    before = backing.manifest
-    if before is None or not backing.claim or is_same_plan(before, deployment):
-        return backing
+    before = driver.manifest
+    if before is None or not driver.claim or is_same_plan(before, deployment):
+        return driver
     told: list[events.Command | MergeFiles] = []
     clock, work = SystemClock(), Inline()
     story = Story(clock.monotonic_ns())
-    keeper = SnapshotKeeper(
-        deployment, backing, work, told.append, story=story, wall_ms=clock.wall_ms
+    snapshots = SnapshotCoordinator(
+        deployment, driver, work, told.append, story=story, wall_ms=clock.wall_ms
     )
     tasks, generation = deployment.tasks(), before.generation + 1
-    keeper.handle(events.Started(generation, tasks, tasks, clock.monotonic_ns()))
-    while keeper.is_busy:
-        keeper.poll()
+    snapshots.handle(events.Started(generation, tasks, tasks, clock.monotonic_ns()))
+    while snapshots.is_busy:
+        snapshots.poll()
     if not any(isinstance(command, events.Concluded) for command in told):
         reasons = [c.reason for c in told if isinstance(c, events.GiveUp)]
         reasons = reasons or [entry.text for entry in story.entries()]
@@ -114,22 +114,22 @@ def with_last_epoch(backing: Backing, deployment: Deployment) -> Backing:
             f"dropped ({'; '.join(reasons)}); mend that and start again"
         )
         raise SnapshotError(msg)
-    epoch = keeper.complete_epoch
+    epoch = snapshots.complete_epoch
     _log.info("epoch %d has no state that this flow has no operator for", epoch)
-    return replace(backing, manifest=keeper.ledger.manifest)
+    return replace(driver, manifest=snapshots.manifests.manifest)
 
 
 class CompleteRun:
     """The run of a job that was complete before: it has no workers, and is over."""
 
-    def __init__(self, deployment: Deployment, backing: Backing) -> None:
+    def __init__(self, deployment: Deployment, driver: DriverContext) -> None:
         self.coordinator = Coordinator(
             [PeerId(1 + index) for index in range(deployment.worker_count)],
             deployment,
             Hub().join(COORDINATOR),
             SystemClock(),
             background=Inline(),
-            backing=backing,
+            driver=driver,
         )
 
     def step(self) -> None:

@@ -164,10 +164,10 @@ def changed_input(
 # Names
 
 
-def _check_names(manifest: Manifest, stages: StagePlan, keeping: Iterable[str]) -> None:
+def _check_names(manifest: Manifest, stages: StagePlan, context: Iterable[str]) -> None:
     names = {node.name for node in _nodes(stages)}
     listed = {name for ref in manifest.files for name in ref.operators}
-    lost = sorted((listed | manifest.offsets.keys()) - names.union(keeping))
+    lost = sorted((listed | manifest.offsets.keys()) - names.union(context))
     if lost:
         msg = (
             f"the snapshot of epoch {manifest.epoch} has state of {_listed(lost)}, and "

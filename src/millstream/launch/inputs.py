@@ -22,7 +22,7 @@ from millstream.state.files import LocalFiles
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.launch.keeping import Keeping
+    from millstream.launch.snapshot_context import SnapshotContext
     from millstream.plan.logical import Node
     from millstream.plan.stages import StagePlan
     from millstream.runtime.forgetting import Offsets
@@ -36,21 +36,21 @@ _FOLDER = "staged"
 class Inputs:
     """The sources of one job by operator name."""
 
-    keeping: Keeping
+    context: SnapshotContext
     sources: dict[str, Source[Any]]
 
     @classmethod
-    def of(cls, stages: StagePlan, keeping: Keeping) -> Inputs:
+    def of(cls, stages: StagePlan, context: SnapshotContext) -> Inputs:
         """Return the sources of a plan."""
         firsts = [stage.nodes[0] for stage in stages.stages]
         reads = {n.name: n.spec.source for n in firsts if isinstance(n.spec, Read)}
-        return cls(keeping, reads)
+        return cls(context, reads)
 
     def keep(self) -> None:
         """Say to every source where what it makes must stay."""
-        root = None if self.keeping.store is None else self.keeping.store.files
+        root = None if self.context.store is None else self.context.store.files
         for name, source in self.sources.items():
-            if not self.keeping.claim:
+            if not self.context.claim:
                 source.keep_in(None, "")
                 continue
             place = quote(name, safe="")
@@ -62,11 +62,11 @@ class Inputs:
 
     def resume(self) -> None:
         """Let sources go on that had not come to their end before."""
-        manifest = self.keeping.manifest
+        manifest = self.context.manifest
         if manifest is None:
             return
         live = self.sources.keys() - manifest.finished_operators
-        for name, splits in self.keeping.splits().items():
+        for name, splits in self.context.splits().items():
             reached = manifest.offsets.get(name, {})
             is_done = all(reached.get(s.name, (0, False))[1] for s in splits)
             if name in live and splits and not is_done:
@@ -87,7 +87,7 @@ class Inputs:
     def let_go(self, *, is_over: bool) -> None:
         """Let sources give back what they made, or all but what a later run needs."""
         for source in self.sources.values():
-            if is_over or not self.keeping.claim:
+            if is_over or not self.context.claim:
                 source.release()
             else:
                 source.suspend()

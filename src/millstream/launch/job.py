@@ -32,11 +32,11 @@ from millstream.launch.fitting import (
     stored_fingerprints,
 )
 from millstream.launch.inputs import Inputs, cut_source
-from millstream.launch.keeping import begins_with_savepoint, open_keeping
 from millstream.launch.names import check_names, job_prefix
 from millstream.launch.outputs import Sinks, named_sinks
 from millstream.launch.progress import ProgressLog
 from millstream.launch.savepoints import Wish, check_overtaken, check_repeats
+from millstream.launch.snapshot_context import begins_with_savepoint, open_context
 from millstream.observe.log import logger, show_log_as_asked
 from millstream.plan.frame_windows import AssignFrameTime
 from millstream.plan.nodes import Read, Write
@@ -46,7 +46,7 @@ from millstream.protocol.job import Phase
 from millstream.protocol.job_events import OutcomeKind
 from millstream.protocol.watermark import BEGINNING
 from millstream.runtime.deployment import Deployment
-from millstream.runtime.snapshots import Backing
+from millstream.runtime.snapshots import DriverContext
 from millstream.runtime.tally import Counters
 from millstream.state.key import given_key
 
@@ -56,21 +56,21 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.connectors.base import Source, Split
-    from millstream.launch.keeping import Keeping
     from millstream.launch.options import LaunchOptions
     from millstream.launch.run import Run
+    from millstream.launch.snapshot_context import SnapshotContext
     from millstream.plan.logical import LogicalPlan
     from millstream.plan.stages import Stage, StagePlan
     from millstream.runtime.coordinator import Recovery
-    from millstream.runtime.taken import Snapshot
+    from millstream.runtime.snapshot_stats import Snapshot
 
 __all__ = ["Job", "RoundMetrics", "StageMetrics", "TimeMetrics", "deploy"]
 
 _log = logger("state")
 _SAVEPOINT_LOOK_S = 0.05
 _STATUS = {
-    Phase.SETTLING: "recovering",
-    Phase.GATHERING: "starting",
+    Phase.RESOLVING_EPOCH: "recovering",
+    Phase.REGISTERING: "starting",
     Phase.CONNECTING: "starting",
     Phase.RUNNING: "running",
     Phase.COMMITTING: "committing",
@@ -167,9 +167,9 @@ class Job:
         self._migrations = deployment.migrations
         self._run = run
         self._sinks = sinks
-        keeping = sinks.keeping
+        context = sinks.context
         self._desk = ControlDesk(
-            keeping.directory, keeping.key, keeping.claim, self._ask_to_stop
+            context.directory, context.key, context.claim, self._ask_to_stop
         )
         self._is_done = threading.Event()
         self._crash: BaseException | None = None
@@ -192,38 +192,38 @@ class Job:
             options = replace(options, state_key=given)
             if begins_with_savepoint(options) and not options.repeat_output:
                 check_repeats(written, str(options.resume_from), given)
-            keeping = open_keeping(
+            context = open_context(
                 job_prefix(plan.name), config, options, flow=plan.name, sinks=written
             )
         with ExitStack() as undo:
-            undo.callback(keeping.held.close)
-            deployment = deploy(plan, config, workers, keeping, options)
-            inputs = Inputs.of(deployment.stages, keeping)
+            undo.callback(context.held.close)
+            deployment = deploy(plan, config, workers, context, options)
+            inputs = Inputs.of(deployment.stages, context)
             undo.callback(inputs.let_go, is_over=False)
-            sinks = Sinks(keeping, named_sinks(deployment.stages))
+            sinks = Sinks(context, named_sinks(deployment.stages))
             undo.callback(sinks.abort)
-            is_over = is_complete(keeping.manifest, deployment.stages)
+            is_over = is_complete(context.manifest, deployment.stages)
             if not is_over and not options.repeat_output:
-                check_overtaken(written, keeping)
+                check_overtaken(written, context)
             sinks.prepare(is_complete=is_over)
             if not is_over:
                 inputs.resume()
-            backing = Backing(
+            driver = DriverContext(
                 sinks,
-                keeping.store,
-                keeping.claim,
-                keeping.manifest,
-                keeping.results(),
+                context.store,
+                context.claim,
+                context.manifest,
+                context.results(),
                 bool(written),
                 is_over,
                 inputs.forgetter(),
             )
             if is_over and options.drop_state:
-                backing = with_last_epoch(backing, deployment)
+                driver = with_last_epoch(driver, deployment)
             run: Run = (
-                CompleteRun(deployment, backing)
+                CompleteRun(deployment, driver)
                 if is_over
-                else launcher.start(deployment, backing, options)
+                else launcher.start(deployment, driver, options)
             )
             undo.pop_all()
         job = cls(deployment, run, sinks, was_complete=is_over)
@@ -279,7 +279,7 @@ class Job:
         go on elsewhere, `stop` it with a savepoint, so that nothing is written twice.
         """
         self._check_keeping("a savepoint")
-        wish = Wish(path, self._sinks.keeping.given_key)
+        wish = Wish(path, self._sinks.context.given_key)
         self._run.coordinator.savepoint(wish.savepoint())
         while not wish.wait(_SAVEPOINT_LOOK_S):
             if self._is_done.is_set():
@@ -331,7 +331,7 @@ class Job:
         self, savepoint: str | os.PathLike[str] | None, *, drain: bool
     ) -> Wish:
         self._check_keeping("a stop")
-        given = self._sinks.keeping.given_key
+        given = self._sinks.context.given_key
         wish = Wish(savepoint, given, does_stop=True, does_drain=drain)
         self._run.coordinator.savepoint(wish.savepoint())
         return wish
@@ -339,15 +339,15 @@ class Job:
     def _copied_late(self, wish: Wish) -> int:
         """Copy the last snapshot of a job that had ended before it could be stopped."""
         self._raise_error()
-        store = self._sinks.keeping.store
-        manifest = self._run.coordinator.keeper.ledger.manifest
+        store = self._sinks.context.store
+        manifest = self._run.coordinator.snapshots.manifests.manifest
         assert store is not None, "the job has a state directory"
         assert manifest is not None, "it ended with an epoch"
         wish.copy_now(store, manifest)
         return wish.epoch
 
     def _check_keeping(self, what: str) -> None:
-        if not self._sinks.keeping.claim:
+        if not self._sinks.context.claim:
             msg = (
                 f"{what} needs snapshots, and this job takes none; start it with "
                 "state='a/directory'"
@@ -357,7 +357,7 @@ class Job:
     @property
     def epoch(self) -> int:
         """The last complete snapshot; 0 before the first."""
-        return self._run.coordinator.keeper.complete_epoch
+        return self._run.coordinator.snapshots.complete_epoch
 
     def snapshots(self) -> list[Snapshot]:
         """Return the last complete snapshots of this run and what each cost.
@@ -373,7 +373,7 @@ class Job:
         >>> [snapshot.epoch for snapshot in job.snapshots()]
         [1]
         """
-        return list(self._run.coordinator.keeper.taken)
+        return list(self._run.coordinator.snapshots.taken)
 
     @property
     def migrations(self) -> list[str]:
@@ -476,13 +476,13 @@ class Job:
             self._run.close()
             if not self._is_success:
                 self._sinks.abort()
-            inputs = Inputs.of(self._stages, self._sinks.keeping)
+            inputs = Inputs.of(self._stages, self._sinks.context)
             inputs.let_go(is_over=self._is_success)
         except Exception as error:  # noqa: BLE001 - handed to whoever waits
             self._crash = self._crash or error
         finally:
             self._desk.close(self._run.coordinator.outcome, self.epoch)
-            self._sinks.keeping.held.close()
+            self._sinks.context.held.close()
             self._is_done.set()
 
     @property
@@ -525,28 +525,28 @@ def deploy(
     plan: LogicalPlan,
     config: Config,
     workers: int,
-    keeping: Keeping,
+    context: SnapshotContext,
     options: LaunchOptions | None = None,
 ) -> Deployment:
     """Plan the stages and cut the sources into splits, or as they were cut before."""
     stages = plan_stages(plan, config)
     migrations: list[str] = []
-    before = keeping.splits()
-    if keeping.manifest is not None:
+    before = context.splits()
+    if context.manifest is not None:
         is_dropping = options is not None and options.drop_state
         migrations = check_fit(
-            keeping.manifest, stages, config, is_dropping=is_dropping
+            context.manifest, stages, config, is_dropping=is_dropping
         )
-        check_ended(keeping.manifest, stages, before, is_dropping=is_dropping)
-        if keeping.claim and not is_dropping:
-            check_outputs(keeping.manifest, stages)
+        check_ended(context.manifest, stages, before, is_dropping=is_dropping)
+        if context.claim and not is_dropping:
+            check_outputs(context.manifest, stages)
         migrations += changed_input(stages, before)
         for sentence in migrations:
             _log.warning("%s", sentence)
     # All workers may dial the coordinator at once, and the oldest stranger gives way.
     config = replace(config, half_open_max=max(config.half_open_max, 2 * workers))
     splits: dict[int, tuple[Split, ...]] = {}
-    inputs = Inputs.of(stages, keeping)
+    inputs = Inputs.of(stages, context)
     inputs.keep()
     try:
         for stage in stages.stages:
@@ -559,16 +559,16 @@ def deploy(
         inputs.let_go(is_over=False)
         raise
     return Deployment(
-        keeping.job,
+        context.job,
         stages,
         workers,
         splits,
         config,
-        run=keeping.run,
+        run=context.run,
         plan_hash=plan_hash(stages),
-        state=keeping.settings,
-        state_directory=keeping.directory,
-        state_key=keeping.key,
+        state=context.settings,
+        state_directory=context.directory,
+        state_key=context.key,
         sources=asked_of_sources(stages),
         fingerprints=stored_fingerprints(stages),
         migrations=tuple(migrations),

@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from millstream.launch.keeping import worker_store
-from millstream.plan.iteration import at_work
+from millstream.launch.snapshot_context import worker_store
+from millstream.plan.iteration import worker_scope
 from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.runtime.background import Inline, Threaded, for_driver
 from millstream.runtime.clock import SystemClock
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from millstream.launch.options import LaunchOptions, ManualTime
     from millstream.ports import Background
     from millstream.runtime.deployment import Deployment
-    from millstream.runtime.snapshots import Backing
+    from millstream.runtime.snapshots import DriverContext
 
 __all__ = ["LocalRun", "start", "worker_count"]
 
@@ -43,9 +43,11 @@ def worker_count(options: LaunchOptions) -> int:
     return options.workers or 1
 
 
-def start(deployment: Deployment, backing: Backing, options: LaunchOptions) -> LocalRun:
+def start(
+    deployment: Deployment, driver: DriverContext, options: LaunchOptions
+) -> LocalRun:
     """Begin a job."""
-    return LocalRun(deployment, backing, options.clock)
+    return LocalRun(deployment, driver, options.clock)
 
 
 class LocalRun:
@@ -61,7 +63,7 @@ class LocalRun:
     def __init__(
         self,
         deployment: Deployment,
-        backing: Backing,
+        driver: DriverContext,
         manual: ManualTime | None = None,
     ) -> None:
         self._manual = manual
@@ -78,7 +80,7 @@ class LocalRun:
             self._hub.join(COORDINATOR),
             self._clock,
             background=for_driver() if manual is None else Inline(),
-            backing=backing,
+            driver=driver,
         )
         self._workers = [self._worker(own) for own in ids]
         self._pause = threading.Event()
@@ -111,7 +113,7 @@ class LocalRun:
             if worker.is_over:
                 worker.close()
             else:
-                with at_work(worker):
+                with worker_scope(worker):
                     is_working |= worker.step()
         if not is_working and not self.coordinator.is_over:
             self._wait(min((w.wait_s() for w in self._workers), default=0.0))

@@ -12,7 +12,7 @@ from millstream.state.plain import decode
 
 if TYPE_CHECKING:
     from millstream.connectors.base import Sink
-    from millstream.launch.keeping import Keeping
+    from millstream.launch.snapshot_context import SnapshotContext
     from millstream.plan.stages import StagePlan
     from millstream.state.manifest import Transaction
 
@@ -23,31 +23,31 @@ __all__ = ["Sinks", "named_sinks"]
 class Sinks:
     """The driver's side of all connectors that a job writes to, by operator name."""
 
-    keeping: Keeping
+    context: SnapshotContext
     sinks: dict[str, Sink[Any]]
 
     def prepare(self, *, is_complete: bool) -> None:
         """Make the destinations; what an earlier run had sealed is committed first."""
-        keeping, manifest = self.keeping, self.keeping.manifest
+        context, manifest = self.context, self.context.manifest
         is_resumed = manifest is not None
         with ExitStack() as undo:
             for name, sink in self.sinks.items():
                 with asking(name, "to claim its destination"):
                     leave = sink.claim(
-                        keeping.job,
-                        state=keeping.owner,
+                        context.job,
+                        state=context.owner,
                         is_resumed=is_resumed,
-                        key=keeping.output_key,
+                        key=context.output_key,
                     )
                 if leave is not None:
-                    keeping.held.callback(leave)
+                    context.held.callback(leave)
                 if not is_resumed:
-                    undo.callback(sink.abort, keeping.job)
+                    undo.callback(sink.abort, context.job)
             for name, sink in self.sinks.items():
                 with asking(name, "to prepare its output"):
-                    sink.prepare(keeping.job, is_resumed=is_resumed)
+                    sink.prepare(context.job, is_resumed=is_resumed)
             undo.pop_all()
-        if manifest is not None and keeping.claim:
+        if manifest is not None and context.claim:
             self.commit(manifest.epoch, manifest.transactions, is_last=is_complete)
 
     def commit(
@@ -57,15 +57,15 @@ class Sinks:
         for name, sink in self.sinks.items():
             with asking(name, f"to commit epoch {epoch}"):
                 own = [decode(t) for n, _, t in transactions if n == name]
-                sink.commit(self.keeping.job, epoch, own)
+                sink.commit(self.context.job, epoch, own)
                 if is_last:
-                    sink.complete(self.keeping.job)
+                    sink.complete(self.context.job)
 
     def abort(self) -> None:
         """Remove what was not committed, unless the job can be gone on with."""
-        if not self.keeping.claim:
+        if not self.context.claim:
             for sink in self.sinks.values():
-                sink.abort(self.keeping.job)
+                sink.abort(self.context.job)
 
 
 def named_sinks(stages: StagePlan) -> dict[str, Sink[Any]]:

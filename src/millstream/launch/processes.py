@@ -10,14 +10,14 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from millstream.launch.bootstrapping import Bootstrapper
 from millstream.launch.machine import share_of_cores
-from millstream.launch.recruit import Recruiter
 
 if TYPE_CHECKING:
     from millstream.launch.options import LaunchOptions
     from millstream.protocol.ids import PeerId
     from millstream.runtime.deployment import Deployment
-    from millstream.runtime.snapshots import Backing
+    from millstream.runtime.snapshots import DriverContext
 
 __all__ = ["ProcessRun", "start", "worker_count"]
 
@@ -32,26 +32,26 @@ def worker_count(options: LaunchOptions) -> int:
 
 def start(
     deployment: Deployment,
-    backing: Backing,
+    driver: DriverContext,
     options: LaunchOptions,
 ) -> ProcessRun:
     """Start one process per worker."""
     cores = share_of_cores(deployment.worker_count)
-    recruiter = Recruiter(
-        deployment, backing, cores=cores, is_insecure=options.insecure
+    bootstrapper = Bootstrapper(
+        deployment, driver, cores=cores, is_insecure=options.insecure
     )
-    return ProcessRun(recruiter)
+    return ProcessRun(bootstrapper)
 
 
 class ProcessRun:
     """The workers of a job as child processes."""
 
-    def __init__(self, recruiter: Recruiter) -> None:
-        self.coordinator = recruiter.coordinator
-        self._recruiter = recruiter
+    def __init__(self, bootstrapper: Bootstrapper) -> None:
+        self.coordinator = bootstrapper.coordinator
+        self._bootstrapper = bootstrapper
         self._children: dict[PeerId, subprocess.Popen[bytes]] = {}
         try:
-            self._start(recruiter.worker_ids)
+            self._start(bootstrapper.worker_ids)
         except BaseException:
             self.close()
             raise
@@ -61,7 +61,7 @@ class ProcessRun:
         for worker in workers:
             self._children[worker] = _spawn()
         for worker in workers:
-            bootstrap = pickle.dumps(self._recruiter.bootstrap(worker), protocol=5)
+            bootstrap = pickle.dumps(self._bootstrapper.bootstrap(worker), protocol=5)
             _feed(self._children[worker], bootstrap)
 
     def step(self) -> None:
@@ -96,7 +96,7 @@ def _spawn() -> subprocess.Popen[bytes]:
     Its session is its own: an interrupt from the keyboard is for the driver, which
     tells the workers; and a worker whose driver is gone ends by itself.
     """
-    command = [sys.executable, "-m", "millstream.launch.resident"]
+    command = [sys.executable, "-m", "millstream.launch.worker_main"]
     return subprocess.Popen(  # noqa: S603 - our own module
         command, stdin=subprocess.PIPE, start_new_session=True
     )

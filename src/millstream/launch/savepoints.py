@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from millstream.connectors.base import Sink
-    from millstream.launch.keeping import Keeping
+    from millstream.launch.snapshot_context import SnapshotContext
     from millstream.state.manifest import Manifest
 
 __all__ = [
@@ -159,12 +159,12 @@ def check_repeats(
         raise SnapshotError(msg)
 
 
-def check_overtaken(sinks: Mapping[str, Sink[Any]], keeping: Keeping) -> None:
+def check_overtaken(sinks: Mapping[str, Sink[Any]], context: SnapshotContext) -> None:
     """Refuse the state of a job that another one has gone on from, and written more."""
-    store, manifest = keeping.store, keeping.manifest
+    store, manifest = context.store, context.manifest
     if store is None or manifest is None:
         return
-    heirs = _heirs(store.notes, keeping.given_key)
+    heirs = _heirs(store.notes, context.given_key)
     ahead = _ahead(sinks, manifest, [*heirs, manifest.job]) if heirs else None
     if ahead is not None:
         msg = (

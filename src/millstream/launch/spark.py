@@ -26,6 +26,7 @@ from pyspark.sql.utils import is_remote
 
 from millstream.credentials import harmless, shown, without_credentials
 from millstream.errors import LaunchError, UsageError
+from millstream.launch.bootstrapping import Bootstrapper
 from millstream.launch.gate import check_gate, check_speculation, is_protected
 from millstream.launch.machine import (
     PACKAGE,
@@ -40,10 +41,9 @@ from millstream.launch.machine import (
     zipped_package,
 )
 from millstream.launch.own_session import OwnSession, is_placed, is_stopped
-from millstream.launch.parcel import parted
-from millstream.launch.recruit import Recruiter
+from millstream.launch.packaging import parted
 from millstream.launch.slots import check_slots, settled, workers_beside
-from millstream.launch.sparkwords import (
+from millstream.launch.spark_messages import (
     first_words,
     local_slots,
     python_advice,
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
 
     from millstream.launch.machine import Trust
     from millstream.launch.options import LaunchOptions
-    from millstream.launch.resident import Bootstrap
+    from millstream.launch.worker_main import Bootstrap
     from millstream.protocol.ids import PeerId
     from millstream.runtime.deployment import Deployment
-    from millstream.runtime.snapshots import Backing
+    from millstream.runtime.snapshots import DriverContext
 
 __all__ = ["SparkRun", "start", "worker_count"]
 
@@ -102,7 +102,9 @@ def worker_count(options: LaunchOptions) -> int:
     return _find(options, workers=None).settled_slots()
 
 
-def start(deployment: Deployment, backing: Backing, options: LaunchOptions) -> SparkRun:
+def start(
+    deployment: Deployment, driver: DriverContext, options: LaunchOptions
+) -> SparkRun:
     """Check that Spark can carry the job, and start one Spark job per worker."""
     cluster = _find(options, workers=deployment.worker_count)
     _own.join(cluster.session)
@@ -113,10 +115,10 @@ def start(deployment: Deployment, backing: Backing, options: LaunchOptions) -> S
         cluster.ship_package()
         cores = cluster.cores_of_each(deployment.worker_count)
         hosts = cluster.driver_host, cluster.bind_host
-        recruiter = Recruiter(
-            deployment, backing, *hosts, cores=cores, is_insecure=options.insecure
+        bootstrapper = Bootstrapper(
+            deployment, driver, *hosts, cores=cores, is_insecure=options.insecure
         )
-        return SparkRun(recruiter, cluster, deployment.stages.name)
+        return SparkRun(bootstrapper, cluster, deployment.stages.name)
     except BaseException:
         _own.leave(cluster.session)
         raise
@@ -125,25 +127,25 @@ def start(deployment: Deployment, backing: Backing, options: LaunchOptions) -> S
 class SparkRun:
     """The workers of a job as Spark tasks."""
 
-    def __init__(self, recruiter: Recruiter, cluster: _Cluster, name: str) -> None:
-        self.coordinator = recruiter.coordinator
+    def __init__(self, boot: Bootstrapper, cluster: _Cluster, name: str) -> None:
+        self.coordinator = boot.coordinator
         self._cluster = cluster
         self._name = name
-        self._recruiter = recruiter
+        self._bootstrapper = boot
         self._lock = threading.Lock()
         self._body: Any = None
         self._groups: dict[PeerId, str] = {}
         self._threads: dict[PeerId, threading.Thread] = {}
-        for worker in recruiter.worker_ids:
+        for worker in boot.worker_ids:
             self._start(worker)
 
     def _start(self, worker: PeerId) -> None:
         """Start the Spark job of a worker, and a thread that waits for it."""
-        self._groups[worker] = f"{self._recruiter.tag}-{worker}"
+        self._groups[worker] = f"{self._bootstrapper.tag}-{worker}"
         thread = InheritableThread(
             target=self._run_worker,
             session=self._cluster.session,
-            args=(worker, self._recruiter.bootstrap(worker)),
+            args=(worker, self._bootstrapper.bootstrap(worker)),
             name=f"millstream-spark-{worker}",
             daemon=True,
         )
@@ -241,7 +243,7 @@ def _task(
         else:
             new = [path for path in python_path if path not in sys.path]
             sys.path += filter(can_trust, new)
-            from millstream.launch.resident import serve  # noqa: PLC0415
+            from millstream.launch.worker_main import serve  # noqa: PLC0415
 
             found = pickle.loads(bootstrap)  # noqa: S301 - from Spark's task
             rest = body if isinstance(body, bytes) else body.value

@@ -39,7 +39,7 @@ class Operator:
     #: Whether a record that makes `process` raise may become a dead letter.
     is_guarded = False
     #: Whether what it did for a record cannot be taken back.
-    is_lasting = False
+    has_side_effects = False
     #: The generated function it runs, if any.
     fused: FusedFunction | None = None
     #: How far the iteration has come that it decides over, if any.
@@ -61,14 +61,14 @@ class Operator:
         """Take a batch of input `port` and return what follows from it."""
         raise NotImplementedError
 
-    def keep(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - all, by default
+    def begin_undo(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - all, by default
         """Return what undoes a `process` of these rows that raised.
 
         Called before every batch where dead letters are collected, and only there.
         """
         return self.state.kept() if isinstance(self.state, TaskState) else do_nothing
 
-    def end_port(self, port: int) -> None:
+    def on_input_end(self, port: int) -> None:
         """Note that nothing more comes on input `port`, while others go on."""
 
     def flush(self) -> Rows:
@@ -97,7 +97,7 @@ class Operator:
         """Yield the rows that follow from the end of the input."""
         return ()
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         """Forget what `finish` was about: in a free loop rows may come round after it.
 
         It will be called again, and must not say anything twice.

@@ -6,25 +6,37 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from millstream.operators.dead_letters import DeadLetterLimitOperator
 from millstream.operators.joins.choice import join_operator
-from millstream.operators.letters import CountedLetters
 from millstream.operators.loops.deciding import decider_of
 from millstream.operators.rows.aggregation import (
-    Aggregated,
-    AggregatedAll,
-    Combined,
-    CountedKeys,
-    Scanned,
+    AggregateOperator,
+    CombineOperator,
+    CountCombineOperator,
+    GlobalAggregateOperator,
+    ScanOperator,
 )
-from millstream.operators.rows.distinct import DistinctKeys
-from millstream.operators.rows.ordering import Limited, Sorted, SortKeys, Zipped
-from millstream.operators.rows.output import CalledForEach, Emitter, Written
-from millstream.operators.rows.processing import Processed
-from millstream.operators.rows.rowwise import FusedRows, MapWholeBatches
+from millstream.operators.rows.distinct import DistinctOperator
+from millstream.operators.rows.ordering import (
+    LimitOperator,
+    SortKeyOperator,
+    SortOperator,
+    ZipOperator,
+)
+from millstream.operators.rows.output import (
+    CollectOperator,
+    ForEachOperator,
+    WriteOperator,
+)
+from millstream.operators.rows.processing import ProcessOperator
+from millstream.operators.rows.rowwise import FusedRowOperator, MapBatchesOperator
 from millstream.operators.rows.user_state import has_user_state, own_function
-from millstream.operators.time.assign import TimeAssigned, TimeOrdered
+from millstream.operators.time.assign import (
+    AssignTimestampsOperator,
+    SortByTimeOperator,
+)
 from millstream.operators.windows.choice import window_operator
-from millstream.operators.windows.combine import CombinedPanes
+from millstream.operators.windows.combine import CombinePanesOperator
 from millstream.plan import nodes as specs
 from millstream.plan.frames import CombineFrame
 from millstream.plan.iteration import Decide
@@ -159,8 +171,8 @@ def _is_combined_count(node: Node) -> bool:
 def build_run(run: tuple[Node, ...], context: TaskContext) -> list[Operator]:
     """Return the operator of a run, behind what finds the failing records for it."""
     operator = _operator(run, context)
-    if context.has_letters and isinstance(operator, Sorted):
-        return [SortKeys(run), operator]
+    if context.has_letters and isinstance(operator, SortOperator):
+        return [SortKeyOperator(run), operator]
     return [operator]
 
 
@@ -177,7 +189,7 @@ def _operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
 def _bare_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
     spec = run[-1].spec
     if spec.traits.fuses == "rows":
-        return FusedRows(run)
+        return FusedRowOperator(run)
     if spec.traits.takes_frames:
         return _frame_operator(run, context)
     return OPERATORS[type(spec)](run, context)
@@ -206,7 +218,7 @@ def _by_key(kind: Callable[[tuple[Node, ...], Table | None], Operator]) -> Facto
 
 
 def _combined(run: tuple[Node, ...], context: TaskContext) -> Operator:
-    combiner = CountedKeys if len(run) > 1 else Combined
+    combiner = CountCombineOperator if len(run) > 1 else CombineOperator
     return combiner(run, context.config, context.clock)
 
 
@@ -215,44 +227,46 @@ def _written(run: tuple[Node, ...], context: TaskContext) -> Operator:
     assert isinstance(spec, specs.Write)
     writer = spec.sink.open(context.job, context.task_index)
     writer.generation = context.generation
-    return Written(run, writer)
+    return WriteOperator(run, writer)
 
 
 def _emitted(run: tuple[Node, ...], context: TaskContext) -> Operator:
     sink = run[-1].id
-    return Emitter(run, lambda rows: context.emit(sink, rows))
+    return CollectOperator(run, lambda rows: context.emit(sink, rows))
 
 
 OPERATORS: dict[type[Spec], Factory] = {
-    specs.MapBatches: _alone(MapWholeBatches),
+    specs.MapBatches: _alone(MapBatchesOperator),
     specs.Combine: _combined,
-    specs.AggregateByKey: _by_key(Aggregated),
-    specs.AggregateAll: _alone(AggregatedAll),
-    specs.CombineAll: _alone(AggregatedAll),
-    specs.Scan: _by_key(Scanned),
-    specs.Process: lambda run, context: Processed(
+    specs.AggregateByKey: _by_key(AggregateOperator),
+    specs.AggregateAll: _alone(GlobalAggregateOperator),
+    specs.CombineAll: _alone(GlobalAggregateOperator),
+    specs.Scan: _by_key(ScanOperator),
+    specs.Process: lambda run, context: ProcessOperator(
         run, context.make_table(), context.clock
     ),
-    specs.Unique: _by_key(DistinctKeys),
-    specs.Limit: _alone(Limited),
-    specs.SortBy: lambda run, context: Sorted(run, context.config.sort_memory_rows),
-    specs.Zip: lambda run, context: Zipped(run, context.config.zip_ahead_rows_max),
-    AssignTime: lambda run, context: TimeAssigned(
+    specs.Unique: _by_key(DistinctOperator),
+    specs.Limit: _alone(LimitOperator),
+    specs.SortBy: lambda run, context: SortOperator(
+        run, context.config.sort_memory_rows
+    ),
+    specs.Zip: lambda run, context: ZipOperator(run, context.config.zip_ahead_rows_max),
+    AssignTime: lambda run, context: AssignTimestampsOperator(
         run, context.config.watermark_every_ms, context.clock
     ),
-    InTimeOrder: _by_key(TimeOrdered),
+    InTimeOrder: _by_key(SortByTimeOperator),
     Windowed: lambda run, context: window_operator(
         run, context.make_table(), context.clock
     ),
-    CombineWindows: _alone(CombinedPanes),
+    CombineWindows: _alone(CombinePanesOperator),
     **dict.fromkeys(
         (Join, JoinAsof, JoinInterval, JoinTable, JoinWindow), join_operator
     ),
     Decide: lambda run, context: decider_of(run, context.worker_count),
     specs.Collect: _emitted,
     specs.Result: _emitted,
-    specs.ForEach: _alone(CalledForEach),
-    specs.DeadLetterLimit: _alone(CountedLetters),
+    specs.ForEach: _alone(ForEachOperator),
+    specs.DeadLetterLimit: _alone(DeadLetterLimitOperator),
     specs.Write: _written,
 }
 """How the operators on rows are made that do not fuse; those on frames: `frame_build`."""

@@ -32,7 +32,7 @@ from millstream.plan.nodes import (
     Scan,
 )
 from millstream.plan.time import AssignTime, DropTime
-from millstream.plan.timed import bare
+from millstream.plan.timed import strip_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +131,9 @@ def _blame_key(
     if rows is None or len(rows) != count or not is_one_to_one(nodes):
         return Blame(node, None, "", "")
     first = nodes[0]
-    row = bare(rows[index], is_timed=first.takes_times, has_key=first.takes_pairs)
+    row = strip_timestamp(
+        rows[index], is_timed=first.takes_times, has_key=first.takes_pairs
+    )
     return Blame(node, index, _shortened(row), "")
 
 
@@ -155,7 +157,9 @@ def _as_known(rows: Any, index: int, operator: Operator) -> Any:
     """Return a row as users know it, without its timestamp."""
     first = operator.nodes[0]
     if isinstance(rows, list):
-        return bare(rows[index], is_timed=first.takes_times, has_key=first.takes_pairs)
+        return strip_timestamp(
+            rows[index], is_timed=first.takes_times, has_key=first.takes_pairs
+        )
     row = rows.row(index, named=True)
     seen = first.spec.columns if isinstance(first.spec, TriggerFrame) else row
     return {name: row[name] for name in seen if name not in HIDDEN}

@@ -4,42 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.operators.frames.aggregation import AggregatedFrame, CombinedFrame
-from millstream.operators.frames.ordering import SortedFrame
+from millstream.operators.frames.aggregation import (
+    FrameAggregateOperator,
+    FrameCombineOperator,
+)
+from millstream.operators.frames.ordering import FrameSortOperator
 from millstream.operators.frames.text import (
-    CountedPieces,
-    CutText,
+    CountTokensOperator,
+    SplitTextOperator,
     can_count_pieces,
 )
 from millstream.operators.frames.transform import (
-    FrameEmitter,
-    FramesFromRows,
-    MappedFrames,
-    RowsFromFrames,
-    Transformed,
+    FrameCollectOperator,
+    FrameMapOperator,
+    FrameToRowsOperator,
+    FrameTransformOperator,
+    RowsToFrameOperator,
 )
-from millstream.operators.frames.unique import DistinctRows
-from millstream.operators.joins.frame_asof import AsofJoinedFrames
+from millstream.operators.frames.unique import FrameDistinctOperator
+from millstream.operators.joins.frame_asof import FrameAsofJoinOperator
 from millstream.operators.joins.frame_interval import (
-    IntervalJoinedFrames,
-    KeyedJoinedFrames,
+    FrameIntervalJoinOperator,
+    FrameKeyedJoinOperator,
 )
-from millstream.operators.joins.frame_whole import JoinedFrames, JoinedStatic
+from millstream.operators.joins.frame_whole import (
+    FrameHashJoinOperator,
+    FrameStaticJoinOperator,
+)
 from millstream.operators.joins.frame_window import (
-    ClockWindowJoinedFrames,
-    WindowJoinedFrames,
+    FrameClockWindowJoinOperator,
+    FrameWindowJoinOperator,
 )
-from millstream.operators.time.frame_assign import FrameTimeAssigned
-from millstream.operators.time.frame_in_order import FrameInOrder
+from millstream.operators.time.frame_assign import FrameAssignTimestampsOperator
+from millstream.operators.time.frame_in_order import FrameSortByTimeOperator
 from millstream.operators.windows.frame_clock import (
-    SessionsByClock,
-    TimeWindowedByClock,
+    FrameClockSessionOperator,
+    FrameClockTimeWindowOperator,
 )
-from millstream.operators.windows.frame_count import CountWindowed, RowsCounted
-from millstream.operators.windows.frame_map_window import MappedWindows
-from millstream.operators.windows.frame_session import SessionsOfFrame
-from millstream.operators.windows.frame_time import CombinedPanes, TimeWindowed
-from millstream.operators.windows.frame_triggered import TriggeredFrame
+from millstream.operators.windows.frame_count import (
+    FrameCountWindowOperator,
+    FrameRowCountOperator,
+)
+from millstream.operators.windows.frame_map_window import FrameMapWindowOperator
+from millstream.operators.windows.frame_session import FrameSessionOperator
+from millstream.operators.windows.frame_time import (
+    FrameCombinePanesOperator,
+    FrameTimeWindowOperator,
+)
+from millstream.operators.windows.frame_triggered import FrameTriggeredOperator
 from millstream.plan import frames as specs
 from millstream.plan.frame_joins import JoinFrameStreams
 from millstream.plan.frame_windows import (
@@ -72,9 +84,9 @@ __all__ = ["OPERATORS", "frame_operator", "joins"]
 def frame_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
     """Return the operator that carries out a run of frame nodes."""
     if len(run) > 1 and isinstance(run[-1].spec, specs.CombineFrame):
-        return CountedPieces(run, context.config, context.clock)
+        return CountTokensOperator(run, context.config, context.clock)
     if text_splits(run):
-        return CutText(run)
+        return SplitTextOperator(run)
     return OPERATORS[type(run[-1].spec)](run, context)
 
 
@@ -97,7 +109,7 @@ def _stateful(
 
 
 def _joined_frames(run: tuple[Node, ...], context: TaskContext) -> Operator:
-    return JoinedFrames(
+    return FrameHashJoinOperator(
         run,
         context.config.join_right_bytes_max,
         context.config.join_left_memory_bytes,
@@ -107,13 +119,13 @@ def _joined_frames(run: tuple[Node, ...], context: TaskContext) -> Operator:
 
 def _emitted(run: tuple[Node, ...], context: TaskContext) -> Operator:
     sink = run[-1].id
-    return FrameEmitter(run, lambda frames: context.emit(sink, frames))
+    return FrameCollectOperator(run, lambda frames: context.emit(sink, frames))
 
 
 def _counted(run: tuple[Node, ...], context: TaskContext) -> Operator:
     spec = run[-1].spec
     assert isinstance(spec, CountFrame)
-    windowed = RowsCounted if spec.is_counted else CountWindowed
+    windowed = FrameRowCountOperator if spec.is_counted else FrameCountWindowOperator
     return windowed(run, context.state)
 
 
@@ -121,8 +133,8 @@ def _time_windowed(run: tuple[Node, ...], context: TaskContext) -> Operator:
     spec = run[-1].spec
     assert isinstance(spec, TimeWindowFrame)
     if spec.is_by_clock:
-        return TimeWindowedByClock(run, context.state, context.clock)
-    return TimeWindowed(run, context.state)
+        return FrameClockTimeWindowOperator(run, context.state, context.clock)
+    return FrameTimeWindowOperator(run, context.state)
 
 
 def _sessions(run: tuple[Node, ...], context: TaskContext) -> Operator:
@@ -130,8 +142,8 @@ def _sessions(run: tuple[Node, ...], context: TaskContext) -> Operator:
     assert isinstance(spec, SessionFrame)
     if spec.is_by_clock:
         every_ms = context.config.watermark_every_ms
-        return SessionsByClock(run, context.state, context.clock, every_ms)
-    return SessionsOfFrame(run, context.state)
+        return FrameClockSessionOperator(run, context.state, context.clock, every_ms)
+    return FrameSessionOperator(run, context.state)
 
 
 def _joined_by_key(run: tuple[Node, ...], context: TaskContext) -> Operator:
@@ -139,47 +151,47 @@ def _joined_by_key(run: tuple[Node, ...], context: TaskContext) -> Operator:
     spec = run[-1].spec
     assert isinstance(spec, JoinFrameStreams)
     if isinstance(spec.by, Join):
-        return KeyedJoinedFrames(run, context.state, context.clock)
+        return FrameKeyedJoinOperator(run, context.state, context.clock)
     if isinstance(spec.by, JoinInterval):
-        return IntervalJoinedFrames(run, context.state)
+        return FrameIntervalJoinOperator(run, context.state)
     if isinstance(spec.by, JoinAsof):
-        return AsofJoinedFrames(run, context.state)
+        return FrameAsofJoinOperator(run, context.state)
     if not spec.by.is_event_time:
-        return ClockWindowJoinedFrames(run, context.state, context.clock)
-    return WindowJoinedFrames(run, context.state)
+        return FrameClockWindowJoinOperator(run, context.state, context.clock)
+    return FrameWindowJoinOperator(run, context.state)
 
 
 OPERATORS: dict[type[Spec], Factory] = {
-    specs.Transform: _alone(Transformed),
-    specs.MapFrames: _alone(MappedFrames),
-    specs.ToRows: _alone(RowsFromFrames),
-    specs.ToFrame: _alone(FramesFromRows),
-    specs.Tokens: _alone(CutText),
-    specs.CombineFrame: lambda run, context: CombinedFrame(
+    specs.Transform: _alone(FrameTransformOperator),
+    specs.MapFrames: _alone(FrameMapOperator),
+    specs.ToRows: _alone(FrameToRowsOperator),
+    specs.ToFrame: _alone(RowsToFrameOperator),
+    specs.Tokens: _alone(SplitTextOperator),
+    specs.CombineFrame: lambda run, context: FrameCombineOperator(
         run, context.config, context.clock
     ),
-    specs.AggregateFrame: _stateful(AggregatedFrame),
-    specs.UniqueFrame: _stateful(DistinctRows),
-    specs.SortFrame: lambda run, context: SortedFrame(
+    specs.AggregateFrame: _stateful(FrameAggregateOperator),
+    specs.UniqueFrame: _stateful(FrameDistinctOperator),
+    specs.SortFrame: lambda run, context: FrameSortOperator(
         run, context.config.sort_memory_bytes
     ),
-    specs.JoinStatic: _alone(JoinedStatic),
+    specs.JoinStatic: _alone(FrameStaticJoinOperator),
     specs.JoinFrames: _joined_frames,
     specs.CollectFrames: _emitted,
     JoinFrameStreams: _joined_by_key,
-    AssignFrameTime: lambda run, context: FrameTimeAssigned(
+    AssignFrameTime: lambda run, context: FrameAssignTimestampsOperator(
         run, context.config.watermark_every_ms, context.clock
     ),
-    OrderFrame: _stateful(FrameInOrder),
-    CombinePanes: lambda run, context: CombinedPanes(
+    OrderFrame: _stateful(FrameSortByTimeOperator),
+    CombinePanes: lambda run, context: FrameCombinePanesOperator(
         run, context.config.combine_keys_max
     ),
     TimeWindowFrame: _time_windowed,
     SessionFrame: _sessions,
     CountFrame: _counted,
-    TriggerFrame: lambda run, context: TriggeredFrame(
+    TriggerFrame: lambda run, context: FrameTriggeredOperator(
         run, context.state, context.clock
     ),
-    MapWindow: _alone(MappedWindows),
+    MapWindow: _alone(FrameMapWindowOperator),
 }
 """How the operators on frames are made."""

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from millstream.plan.iteration import LoopHead, place_state
+from millstream.plan.iteration import LoopHead, loop_position_name
 from millstream.plan.logical import LOCAL
 from millstream.plan.nodes import Read
 from millstream.plan.projection import NarrowQuery
@@ -78,7 +78,9 @@ def fingerprints(plan: Sequence[Node]) -> dict[str, Fingerprint]:
             does, fields, family, reads, node.spec.traits.is_for_driver
         )
         if isinstance(node.spec, LoopHead):
-            place = place_state(node.name, has_rounds=node.spec.iteration.has_rounds)
+            place = loop_position_name(
+                node.name, has_rounds=node.spec.iteration.has_rounds
+            )
             found[place] = found[node.name]
     return found
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from millstream.plan.windows import GlobalWindow, Panes
 
 __all__ = [
-    "BEHIND",
     "END",
     "FIRST",
     "HIDDEN",
     "NUMBER",
+    "ORIGIN_WATERMARK",
     "PANE",
     "SLOT",
     "TIME",
@@ -49,10 +49,10 @@ __all__ = [
 TIME = "__time"
 """The timestamp of a row, `Int64`."""
 
-BEHIND = "__behind"
-"""What its origin had promised, where a row is behind that; else null."""
+ORIGIN_WATERMARK = "__origin_watermark"
+"""The watermark of its origin, where a row is behind it; else null."""
 
-HIDDEN = (TIME, BEHIND)
+HIDDEN = (TIME, ORIGIN_WATERMARK)
 """The columns that users do not see."""
 
 PANE = "__pane"
@@ -82,7 +82,7 @@ WHOLE = "__whole"
 
 @dataclass(frozen=True, slots=True)
 class AssignFrameTime(Spec):
-    """Give every row a timestamp, and promise how late they may be.
+    """Give every row a timestamp, and say how late they may be.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class AssignFrameTime(Spec):
     kind
         The type of times that were made numbers; None if they were numbers.
     watermark
-        Instead of `out_of_order_ms`: makes a promise, or null, of a row; or what
+        Instead of `out_of_order_ms`: makes a watermark, or null, of a row; or what
         `millstream.plan.time.AssignTime` has, a function that makes such functions.
     """
 
@@ -252,7 +252,7 @@ class CountFrame(Spec):
 
     Attributes
     ----------
-    is_exact
+    drops_incomplete
         Whether windows that are not full when the input ends are left out.
     is_counted
         Whether nothing is known of the rows but how many there are.
@@ -270,7 +270,7 @@ class CountFrame(Spec):
 
     aggregation: FrameAggregation
     panes: Panes
-    is_exact: bool = True
+    drops_incomplete: bool = True
     is_counted: bool = False
     window: Any = None
     is_combined: bool = False

@@ -121,7 +121,7 @@ class CombineFrame(Spec):
     )
 
     aggregation: FrameAggregation
-    is_prompt: bool = False
+    has_latency_bound: bool = False
 
     def detail(self) -> str:
         """Say that it is the planner's."""

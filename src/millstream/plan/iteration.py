@@ -44,8 +44,8 @@ __all__ = [
     "Outlet",
     "Port",
     "RoundState",
-    "at_work",
-    "place_state",
+    "loop_position_name",
+    "worker_scope",
 ]
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ _worker: ContextVar[object | None] = ContextVar("worker", default=None)
 
 
 @contextmanager
-def at_work(worker: object) -> Iterator[None]:
+def worker_scope(worker: object) -> Iterator[None]:
     """Let states of rounds be those of this worker."""
     token = _worker.set(worker)
     try:
@@ -307,6 +307,6 @@ def _most(count: int | None, what: str) -> str:
     return f"at most {count} {what}{'' if count == 1 else 's'}"
 
 
-def place_state(head: str, *, has_rounds: bool) -> str:
+def loop_position_name(head: str, *, has_rounds: bool) -> str:
     """Return the name under which a head stores where it stands, beside what it holds."""
     return f"{head}.rounds" if has_rounds else f"{head}.in-flight"

@@ -167,7 +167,7 @@ class JoinAsof(Spec):
     ----------
     tolerance
         How far away that may be; None for any distance.
-    is_whole
+    is_broadcast
         Whether every task has all of the right side.
     is_table
         Whether a right row whose value is None takes the key out of a table.
@@ -180,7 +180,7 @@ class JoinAsof(Spec):
     how: How
     direction: Direction = Direction.BACKWARD
     tolerance: int | None = None
-    is_whole: bool = False
+    is_broadcast: bool = False
     is_table: bool = False
 
     def detail(self) -> str:
@@ -195,7 +195,7 @@ class JoinAsof(Spec):
         yield Field.of("how", self.how)
         yield Field.of("direction", self.direction)
         yield Field.span("tolerance", self.tolerance)
-        yield Field.of("whole right side", self.is_whole)
+        yield Field.of("whole right side", self.is_broadcast)
         yield Field.of("table", self.is_table)
 
 
@@ -207,7 +207,7 @@ class JoinTable(Spec):
     ----------
     waits
         Whether left rows wait until all of the right side has come.
-    is_whole
+    is_broadcast
         Whether every task has all of the right side.
     """
 
@@ -217,7 +217,7 @@ class JoinTable(Spec):
 
     how: How
     waits: bool
-    is_whole: bool = False
+    is_broadcast: bool = False
 
     def detail(self) -> str:
         """Return how rows are joined, and what bounds what is kept of them."""
@@ -228,7 +228,7 @@ class JoinTable(Spec):
         """Return who meets whom, and for how long."""
         yield Field.of("how", self.how)
         yield Field.of("waits", self.waits)
-        yield Field.of("whole right side", self.is_whole)
+        yield Field.of("whole right side", self.is_broadcast)
 
 
 JoinSpec = Join | JoinWindow | JoinInterval | JoinAsof | JoinTable
@@ -236,4 +236,4 @@ JoinSpec = Join | JoinWindow | JoinInterval | JoinAsof | JoinTable
 
 def has_whole_right(spec: object) -> bool:
     """Whether every task of a join has all of the right side."""
-    return isinstance(spec, JoinAsof | JoinTable) and spec.is_whole
+    return isinstance(spec, JoinAsof | JoinTable) and spec.is_broadcast

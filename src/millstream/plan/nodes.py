@@ -246,7 +246,7 @@ class Combine(Spec):
     traits = Traits(keeps="", keeps_time=False, may_fail_on_record=True)
 
     aggregate: Aggregate
-    is_prompt: bool = False
+    has_latency_bound: bool = False
 
     def detail(self) -> str:
         """Say that it is the planner's."""

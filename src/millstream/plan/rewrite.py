@@ -73,9 +73,11 @@ class _Rewriter:
             case AggregateFrame(aggregation) if aggregation.can_merge:
                 self._combine_by_key(node, CombineFrame(aggregation))
             case CountFrame(aggregation, is_counted=True):
-                self._combine_by_key(node, CombineFrame(aggregation, is_prompt=True))
+                self._combine_by_key(
+                    node, CombineFrame(aggregation, has_latency_bound=True)
+                )
             case Windowed(CountWindows(), Aggregate(kind="count") as aggregate):
-                self._combine_by_key(node, Combine(aggregate, is_prompt=True))
+                self._combine_by_key(node, Combine(aggregate, has_latency_bound=True))
             case Windowed() if self._can_combine_windows(node, node.spec):
                 self._narrow(node, CombineWindows(node.spec))
                 self._mark_combined()

@@ -53,7 +53,7 @@ class Stage:
 
     Attributes
     ----------
-    gate
+    loop_state
         The state of the iteration that it is in the body of, if it has one.
     is_free
         Whether it is in the body of a loop without rounds.
@@ -62,7 +62,7 @@ class Stage:
     id: int
     nodes: tuple[Node, ...]
     width: int | None
-    gate: RoundState[Any] | None = None
+    loop_state: RoundState[Any] | None = None
     is_free: bool = False
 
     @property
@@ -89,7 +89,7 @@ class Edge:
         Whether it closes a loop.
     carries_rounds
         Whether both ends are in the body of an iteration, so that rounds end on it.
-    leaves
+    exits_loop
         The head of the loop that it leads out of, as the id of a node.
     carries_time
         Whether its rows have timestamps, so that watermarks travel with them.
@@ -107,7 +107,7 @@ class Edge:
     outlet: int = 0
     is_back: bool = False
     carries_rounds: bool = False
-    leaves: int | None = None
+    exits_loop: int | None = None
     carries_time: bool = False
     carries_splits: bool = False
 
@@ -310,7 +310,7 @@ class _Builder:
             outlet=_outlet(above, node),
             is_back=is_back,
             carries_rounds=self._carries_rounds(above, node) and not is_control,
-            leaves=self._left_loop(above, node),
+            exits_loop=self._left_loop(above, node),
             carries_time=above.makes_times and not has_no_time,
         )
         self.edges.append(edge)

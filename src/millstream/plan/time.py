@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = [
     "TIME_LIMIT",
     "AssignTime",
-    "Behind",
     "DropTime",
     "Duration",
     "InTimeOrder",
     "LateRow",
     "LateRows",
+    "LateTimestamp",
     "milliseconds",
     "out_of_time",
     "timestamp",
@@ -49,13 +49,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-class Behind(int):
-    """A timestamp that is behind what its origin had promised.
+class LateTimestamp(int):
+    """A timestamp that is behind the watermark of its origin.
 
     Attributes
     ----------
     watermark
-        What was promised when the record was read.
+        The watermark when the record was read.
     """
 
     watermark: int
@@ -66,8 +66,8 @@ class Behind(int):
         made.watermark = watermark
         return made
 
-    def __reduce__(self) -> tuple[type[Behind], tuple[int, int]]:
-        return Behind, (int(self), self.watermark)
+    def __reduce__(self) -> tuple[type[LateTimestamp], tuple[int, int]]:
+        return LateTimestamp, (int(self), self.watermark)
 
 
 class LateRow(NamedTuple):
@@ -86,7 +86,7 @@ class LateRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AssignTime(Spec):
-    """Give every row a timestamp, and promise how late they may be.
+    """Give every row a timestamp, and say how late they may be.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class AssignTime(Spec):
     max_future_skew_ms
         Timestamps further ahead of the clock do not move time; None for no bound.
     watermark
-        Makes a function from row and timestamp to a promise, or None; instead of
+        Makes a function from row and timestamp to a watermark, or None; instead of
         `out_of_order_ms`.
     splits_in_order
         Whether splits that have not been opened do not hold time back.

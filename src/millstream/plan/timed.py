@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.plan import nodes as specs
-from millstream.plan.frame_windows import BEHIND, TIME
+from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME
 from millstream.plan.frames import Transform
 from millstream.plan.time import DropTime
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.plan.spec import Spec
 
-__all__ = ["bare", "dropping_time", "makes_pairs"]
+__all__ = ["dropping_time", "makes_pairs", "strip_timestamp"]
 
 
 def dropping_time(above: Node) -> Spec:
@@ -24,10 +24,10 @@ def dropping_time(above: Node) -> Spec:
 
 
 def _without_columns(frame: Any) -> Any:
-    return frame.drop([TIME, BEHIND], strict=False)
+    return frame.drop([TIME, ORIGIN_WATERMARK], strict=False)
 
 
-def bare(row: Any, *, is_timed: bool, has_key: bool) -> Any:
+def strip_timestamp(row: Any, *, is_timed: bool, has_key: bool) -> Any:
     """Return a row as users know it, without its timestamp."""
     if not is_timed:
         return row

@@ -60,18 +60,18 @@ class CountWindows:
 
     Attributes
     ----------
-    is_exact
+    drops_incomplete
         Whether windows that are not full when the input ends are left out.
     """
 
     size: int
     slide: int
-    is_exact: bool
+    drops_incomplete: bool
 
     def __str__(self) -> str:
         """Return how it is made, for people."""
         slide = f", {self.slide}" if self.slide != self.size else ""
-        return f"count({self.size}{slide}{'' if self.is_exact else ', exact=False'})"
+        return f"count({self.size}{slide}{'' if self.drops_incomplete else ', exact=False'})"
 
 
 @dataclass(frozen=True, slots=True)

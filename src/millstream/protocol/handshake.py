@@ -16,7 +16,7 @@ Four messages of fixed size; the dialing side is the *client*::
 The client proves first, so a stranger never gets anything computed with the key.
 Both nonces are under both proofs, so an old transcript proves nothing; the two
 labels differ, so a proof sent back to its author proves nothing either.  Of the same
-transcript both sides derive a key for each direction, for those who protect frames by it:
+transcript both sides derive a key for each direction, for those who protect packets by it:
 somebody who relays the four messages does not know them.
 
 How a connection is protected is decided by the driver, once for all connections of a job.
@@ -48,8 +48,8 @@ __all__ = [
     "VERSION",
     "ClientHandshake",
     "Done",
-    "FrameKeys",
     "Outcome",
+    "PacketKeys",
     "Protection",
     "Refused",
     "Role",
@@ -83,14 +83,14 @@ class Protection(IntEnum):
     PLAIN = 1
     """Nothing but a checksum against accidents."""
     MAC = 2
-    """Every frame carries a tag: nobody can add, change, repeat or reorder one."""
+    """Every packet carries a tag: nobody can add, change, repeat or reorder one."""
     TLS = 3
     """All bytes, those of the handshake too, are inside TLS 1.3: nobody can read them."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FrameKeys:
-    """A key of 32 bytes for the frames of each direction of one connection."""
+class PacketKeys:
+    """A key of 32 bytes for the packets of each direction of one connection."""
 
     sending: bytes
     receiving: bytes
@@ -109,7 +109,7 @@ class Done:
 
     peer: PeerId
     role: Role
-    keys: FrameKeys = field(repr=False, compare=False)
+    keys: PacketKeys = field(repr=False, compare=False)
     leftover: bytes = b""
 
 
@@ -146,9 +146,9 @@ def _checked(name: str, value: bytes, size: int) -> bytes:
     return value
 
 
-def _frame_keys(key: bytes, hello: bytes, nonce: bytes) -> tuple[bytes, bytes]:
+def _packet_keys(key: bytes, hello: bytes, nonce: bytes) -> tuple[bytes, bytes]:
     """Return the keys of what the client and of what the server sends."""
-    session = _proof(key, b"frames", hello, nonce)
+    session = _proof(key, b"packets", hello, nonce)
     return derive_key(session, b"client"), derive_key(session, b"server")
 
 
@@ -268,8 +268,8 @@ class ServerHandshake:
         self._over = True
         _, _, role, _, _, client, _, _ = _HELLO.unpack(self._hello)
         answer = _proof(self._key, b"server", self._hello, self._nonce)
-        of_client, of_server = _frame_keys(self._key, self._hello, self._nonce)
-        keys = FrameKeys(sending=of_server, receiving=of_client)
+        of_client, of_server = _packet_keys(self._key, self._hello, self._nonce)
+        keys = PacketKeys(sending=of_server, receiving=of_client)
         return [Send(answer), Done(PeerId(client), Role(role), keys)]
 
     def _refuse(self, reason: str) -> list[Outcome]:
@@ -341,8 +341,8 @@ class ClientHandshake:
         if not hmac.compare_digest(proof, expected):
             return self._refuse("the server does not know the secret of this job")
         self._over = True
-        of_client, of_server = _frame_keys(self._key, self.hello, self._server_nonce)
-        keys = FrameKeys(sending=of_client, receiving=of_server)
+        of_client, of_server = _packet_keys(self._key, self.hello, self._server_nonce)
+        keys = PacketKeys(sending=of_client, receiving=of_server)
         return [Done(self._peer, self._role, keys, rest)]
 
     def _refuse(self, reason: str) -> list[Outcome]:

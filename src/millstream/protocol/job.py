@@ -110,10 +110,10 @@ _EXIT_REASON_NS = 500_000_000
 class Phase(Enum):
     """Where a job stands."""
 
-    GATHERING = auto()
+    REGISTERING = auto()
     CONNECTING = auto()
     RUNNING = auto()
-    SETTLING = auto()
+    RESOLVING_EPOCH = auto()
     COMMITTING = auto()
     STOPPING = auto()
     ENDED = auto()
@@ -153,7 +153,7 @@ class JobCore:
         is_complete: bool = False,
         story: Story | None = None,
     ) -> None:
-        self.phase = Phase.ENDED if is_complete else Phase.GATHERING
+        self.phase = Phase.ENDED if is_complete else Phase.REGISTERING
         self.story = story or Story(now_ns)
         self.outcome = Outcome(OutcomeKind.SUCCEEDED) if is_complete else None
         if is_complete:
@@ -166,7 +166,7 @@ class JobCore:
         self._task_count = len(self._expected)
         self._members: dict[PeerId, JobMember] = {}
         self._exited: dict[PeerId, str] = {}
-        self._suspects: dict[PeerId, tuple[int, str]] = {}
+        self._suspected: dict[PeerId, tuple[int, str]] = {}
         self._losses: dict[PeerId, tuple[int, str]] = {}
         self._snapshot: SnapshotId | None = snapshot
         self._restarts = None if restarts_max is None else Restarts(restarts_max)
@@ -289,11 +289,11 @@ class JobCore:
     def _deploy_if_possible(self) -> list[Command]:
         """Deploy once it is known from where, and enough workers are there."""
         needed = 1 if self._is_recovering else self._task_count
-        is_waiting = self.phase in {Phase.GATHERING, Phase.SETTLING}
+        is_waiting = self.phase in {Phase.REGISTERING, Phase.RESOLVING_EPOCH}
         if not is_waiting or self._snapshot is None or len(self.members) < needed:
             return []
         self.phase = Phase.CONNECTING
-        self._suspects.clear()
+        self._suspected.clear()
         self._launch_deadline_ns = self._now_ns + self._launch_ns
         self.placement = place(self.placement, self.members, self._task_count)
         for member in self._members.values():
@@ -329,7 +329,7 @@ class JobCore:
     def _handle_pause(self, snapshot: SnapshotId) -> list[Command]:
         if self.phase is not Phase.RUNNING:
             return []
-        self.phase = Phase.SETTLING
+        self.phase = Phase.RESOLVING_EPOCH
         self._tell(
             f"generation {self.generation} pauses at epoch {snapshot[1]}, tasks move to "
             "workers that have none"
@@ -434,7 +434,7 @@ class JobCore:
         """Leave the present generation; nothing to do if that has happened already."""
         if self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
             return []
-        self.phase = Phase.SETTLING
+        self.phase = Phase.RESOLVING_EPOCH
         over = f"generation {self.generation} is over: {reason}"
         self._tell(over, Severity.WARNING)
         self.generation += 1
@@ -443,13 +443,13 @@ class JobCore:
         return [Interrupt(reason, is_damaged)]
 
     def _handle_settled(self, snapshot: SnapshotId) -> list[Command]:
-        if self.phase is not Phase.SETTLING:
+        if self.phase is not Phase.RESOLVING_EPOCH:
             return []
         self._snapshot = snapshot
         deployed = self._deploy_if_possible()
         if not deployed:
             self._tell("no worker is left; the job waits for one", Severity.WARNING)
-            self.phase = Phase.GATHERING
+            self.phase = Phase.REGISTERING
             self._launch_deadline_ns = self._now_ns + self._launch_ns
         return deployed
 
@@ -460,7 +460,7 @@ class JobCore:
                 f"the connection from worker {self.index_of(event.worker)} to worker "
                 f"{self.index_of(event.peer)} broke: {event.reason}"
             )
-            self._suspects.setdefault(event.peer, (event.now_ns + _SUSPECT_NS, text))
+            self._suspected.setdefault(event.peer, (event.now_ns + _SUSPECT_NS, text))
             self._tell(text, Severity.WARNING)
         return []
 
@@ -468,7 +468,7 @@ class JobCore:
         self._now_ns = now_ns
         if self.phase is Phase.STOPPING:
             return self._end_if_everybody_left()
-        if self.phase in {Phase.GATHERING, Phase.CONNECTING} and (
+        if self.phase in {Phase.REGISTERING, Phase.CONNECTING} and (
             now_ns > self._launch_deadline_ns
         ):
             return self._handle_late()
@@ -490,7 +490,7 @@ class JobCore:
         for worker, (deadline_ns, reason) in self._losses.items():
             if now_ns > deadline_ns:
                 return self._fail("WorkerLostError", self._loss(worker, reason))
-        for worker, (deadline_ns, text) in self._suspects.items():
+        for worker, (deadline_ns, text) in self._suspected.items():
             if now_ns > deadline_ns and worker not in self._losses:
                 return self._handle_suspect(worker, text)
         for worker, member in self._members.items():
@@ -508,7 +508,7 @@ class JobCore:
         """Go back for a link that broke; give its far end up if it breaks again."""
         if not self._can_recover:
             return self._fail("TransportError", text)
-        del self._suspects[worker]
+        del self._suspected[worker]
         if self.phase is Phase.CONNECTING:
             return self._replace(worker, text)
         assert self._restarts is not None

@@ -21,11 +21,10 @@ __all__ = [
     "FROM_COORDINATOR",
     "FROM_WORKERS",
     "KINDS",
-    "Announced",
     "BarrierForm",
     "Compact",
     "Compacted",
-    "Completed",
+    "CompleteEpoch",
     "Deploy",
     "Emitted",
     "Ended",
@@ -36,11 +35,12 @@ __all__ = [
     "Member",
     "Message",
     "Offset",
+    "OpenEpoch",
     "Progress",
     "Ready",
     "Register",
     "Release",
-    "Resumed",
+    "Resume",
     "RoundProgress",
     "Sealed",
     "SnapshotId",
@@ -252,7 +252,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class OpenEpoch:
     """An epoch is open; `barrier` is one in its wire form."""
 
     generation: int
@@ -260,7 +260,7 @@ class Announced:
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CompleteEpoch:
     """An epoch is complete: no delta will be asked for since an earlier one."""
 
     generation: int
@@ -268,7 +268,7 @@ class Completed:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class Resume:
     """Go on after the pause at this epoch."""
 
     generation: int
@@ -310,9 +310,9 @@ Message = (
     | LinkLost
     | Deploy
     | Start
-    | Announced
-    | Completed
-    | Resumed
+    | OpenEpoch
+    | CompleteEpoch
+    | Resume
     | Compact
     | Stop
     | Release
@@ -332,9 +332,9 @@ KINDS: tuple[type[Any], ...] = (
     LinkLost,
     Deploy,
     Start,
-    Announced,
-    Completed,
-    Resumed,
+    OpenEpoch,
+    CompleteEpoch,
+    Resume,
     Compact,
     Stop,
     Release,
@@ -352,9 +352,9 @@ FROM_COORDINATOR: frozenset[type[object]] = frozenset(
         Heartbeat,
         Deploy,
         Start,
-        Announced,
-        Completed,
-        Resumed,
+        OpenEpoch,
+        CompleteEpoch,
+        Resume,
         Compact,
         Stop,
         Release,
@@ -397,7 +397,7 @@ def from_wire(
             msg = f"{kind.__name__}.{name} cannot be a {type(value).__name__} like this"
             raise RemoteProtocolError(msg)
     message: Message = kind(*values)
-    if isinstance(message, Announced):
+    if isinstance(message, OpenEpoch):
         barrier_from_wire(message.barrier)
     return message
 

@@ -21,14 +21,14 @@ from millstream.errors import RemoteProtocolError
 from millstream.protocol.barrier import barrier_from_wire
 from millstream.protocol.ids import COORDINATOR
 from millstream.protocol.messages import (
-    Announced,
     Compact,
-    Completed,
+    CompleteEpoch,
     Deploy,
     Heartbeat,
     Message,
+    OpenEpoch,
     Release,
-    Resumed,
+    Resume,
     Start,
     Stop,
 )
@@ -103,7 +103,7 @@ class Orders:
             case Deploy():
                 self._take_deploy(message)
                 return True
-            case Start() | Announced() | Completed() | Resumed() | Compact():
+            case Start() | OpenEpoch() | CompleteEpoch() | Resume() | Compact():
                 is_present = self._is_present(message.generation)
                 if is_present:
                     self._take_present(message)
@@ -153,18 +153,18 @@ class Orders:
         _expect(can_be, f"no snapshot is epoch {epoch} of claim {claim} here")
 
     def _take_present(
-        self, message: Start | Announced | Completed | Resumed | Compact
+        self, message: Start | OpenEpoch | CompleteEpoch | Resume | Compact
     ) -> None:
         match message:
-            case Announced(_, wire):
+            case OpenEpoch(_, wire):
                 self._take_announced(wire)
-            case Completed(_, epoch):
+            case CompleteEpoch(_, epoch):
                 _expect(
                     epoch > self._complete,
                     f"epoch {epoch} cannot be complete after {self._complete}",
                 )
                 self._complete, self._opened = epoch, max(epoch, self._opened)
-            case Resumed(_, epoch):
+            case Resume(_, epoch):
                 # An epoch that no source has to hear of is opened without a word.
                 _expect(epoch > 0, f"nobody pauses at epoch {epoch}")
             case Compact(_, snapshot, stages):

@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.protocol.frames import FrameKind
 from millstream.protocol.handshake import Role
 from millstream.protocol.ids import COORDINATOR
 from millstream.protocol.messages import FROM_COORDINATOR, FROM_WORKERS, Heartbeat
+from millstream.protocol.packets import PacketKind
 
 if TYPE_CHECKING:
     from millstream.protocol.ids import PeerId
 
 __all__ = ["ANYTHING", "Permit", "permit"]
 
-_MESSAGES = frozenset({FrameKind.MESSAGE})
+_MESSAGES = frozenset({PacketKind.MESSAGE})
 _HEARTBEAT_BYTES_MAX = 16
 """A heartbeat is a list of two small numbers."""
 
@@ -32,22 +32,22 @@ class Permit:
     Attributes
     ----------
     kinds
-        Frames, decided by the header alone.
+        Packets, decided by the header alone.
     messages
         Classes of control messages.
     payload_bytes_max
         Longest payload, where that is less than what the configuration allows.
     """
 
-    kinds: frozenset[FrameKind]
+    kinds: frozenset[PacketKind]
     messages: frozenset[type[object]] = frozenset()
     payload_bytes_max: int | None = None
 
 
-ANYTHING = Permit(frozenset(FrameKind), FROM_COORDINATOR | FROM_WORKERS)
-"""Whatever there is; for tools that look at frames of all directions."""
+ANYTHING = Permit(frozenset(PacketKind), FROM_COORDINATOR | FROM_WORKERS)
+"""Whatever there is; for tools that look at packets of all directions."""
 
-_BETWEEN_WORKERS = Permit(frozenset(FrameKind) - _MESSAGES)
+_BETWEEN_WORKERS = Permit(frozenset(PacketKind) - _MESSAGES)
 _TO_COORDINATOR = Permit(_MESSAGES, FROM_WORKERS)
 _TO_WORKER = Permit(_MESSAGES, FROM_COORDINATOR)
 _HEARTBEATS = Permit(_MESSAGES, frozenset({Heartbeat}), _HEARTBEAT_BYTES_MAX)

@@ -43,7 +43,7 @@ class Restarts:
 
     def __init__(self, restarts_max: int) -> None:
         self.restarts_max = restarts_max
-        self._fruitless_losses = 0
+        self._losses_without_progress = 0
         #: How many workers were lost before this one in the same place.
         self._lost_starts: dict[PeerId, int] = {}
         self._last_failure: tuple[str, str, str] | None = None
@@ -52,7 +52,7 @@ class Restarts:
 
     def get_on(self) -> None:
         """Forget what happened: an epoch is complete."""
-        self._fruitless_losses, self._last_failure = 0, None
+        self._losses_without_progress, self._last_failure = 0, None
 
     def count_failure(self, report: Failed) -> bool:
         """Count a failure; return whether it came too often."""
@@ -64,8 +64,8 @@ class Restarts:
 
     def count_loss(self, *, what: str) -> str:
         """Count a loss of a job that has begun; say why it is one too many, or nothing."""
-        self._fruitless_losses += 1
-        if self._fruitless_losses <= LOSSES_MAX:
+        self._losses_without_progress += 1
+        if self._losses_without_progress <= LOSSES_MAX:
             return ""
         return f"{what}, the last of {LOSSES_MAX} in a row without a snapshot between"
 

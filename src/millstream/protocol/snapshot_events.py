@@ -27,6 +27,7 @@ __all__ = [
     "GiveUp",
     "Inject",
     "Interrupted",
+    "Notification",
     "PauseRequested",
     "Paused",
     "Resume",
@@ -217,6 +218,25 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class FallBack:
+    """Find the newest epoch that is whole, then report `FellBack`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The output cannot be committed, or no epoch restored; the job must fail.
+
+    `error` is the name of a class of `millstream.errors`.
+    """
+
+    reason: str
+    error: str = "OperationalError"
+
+
+# Notifications: what the core has found, for those whom it concerns.
+
+
+@dataclass(frozen=True, slots=True)
 class Paused:
     """Everything stands still at this epoch, which is complete and committed."""
 
@@ -239,11 +259,6 @@ class Abandoned:
 
 
 @dataclass(frozen=True, slots=True)
-class FallBack:
-    """Find the newest epoch that is whole, then report `FellBack`."""
-
-
-@dataclass(frozen=True, slots=True)
 class Settled:
     """Answer to `Interrupted`: go back to this epoch; 0 is the beginning."""
 
@@ -257,28 +272,6 @@ class Concluded:
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """The output cannot be committed, or no epoch restored; the job must fail.
+Notification = Paused | Stopped | Abandoned | Settled | Concluded
 
-    `error` is the name of a class of `millstream.errors`.
-    """
-
-    reason: str
-    error: str = "OperationalError"
-
-
-Command = (
-    Inject
-    | Store
-    | Commit
-    | Announce
-    | Resume
-    | Paused
-    | Stopped
-    | Abandoned
-    | FallBack
-    | Settled
-    | Concluded
-    | GiveUp
-)
+Command = Inject | Store | Commit | Announce | Resume | FallBack | GiveUp | Notification

@@ -62,7 +62,7 @@ class TerminationProbe:
 
     Attributes
     ----------
-    promise
+    watermark
         How far event time has come in the loop.
     quiet
         TerminationDetector before it, in a row, that found nothing after the end of the input.
@@ -70,7 +70,7 @@ class TerminationProbe:
         Whether its operators flush what they would flush at its end.
     """
 
-    promise: Watermark = _NOTHING
+    watermark: Watermark = _NOTHING
     quiet: int = 0
     asks_flush: bool = False
 
@@ -86,9 +86,9 @@ class ProbeReport:
     least
         The least timestamp of these; the beginning of time if they have none.
     before
-        What its input had promised when that probe began; None if it was over.
+        What its input had as its watermark when that probe began; None if it was over.
     now
-        What its input promises now; None if it is over.
+        What its input has as its watermark now; None if it is over.
     """
 
     returned: int = 0
@@ -110,18 +110,18 @@ class ProbeState:
         self._returned += rows
         self._least = min(self._least, least)
 
-    def begin(self, promise: Watermark | None) -> None:
-        """Note that a probe begins, and what the input has promised."""
-        self._last = ProbeReport(before=promise)
+    def begin(self, watermark: Watermark | None) -> None:
+        """Note that a probe begins, and what the input has as its watermark."""
+        self._last = ProbeReport(before=watermark)
 
     def end(self) -> None:
         """Note that the probe has come back on all channels."""
         self._last = ProbeReport(self._returned, self._least, self._last.before)
         self._returned, self._least = 0, END_OF_TIME
 
-    def part(self, promise: Watermark | None) -> ProbeReport:
+    def part(self, watermark: Watermark | None) -> ProbeReport:
         """Return what the decider needs to know, while no probe is under way."""
-        return replace(self._last, now=promise)
+        return replace(self._last, now=watermark)
 
 
 @dataclass(slots=True)
@@ -144,24 +144,24 @@ class TerminationDetector(LoopDecider):
         return self._probe_for_end(parts)
 
     def _probe_for_time(self, parts: list[ProbeReport]) -> list[Any]:
-        promise = self._promise(parts)
+        watermark = self._watermark(parts)
         wanted = _least([part.now for part in parts])
-        if promise == self._probe.promise and wanted == promise:
+        if watermark == self._probe.watermark and wanted == watermark:
             return []
-        return self._decided(TerminationProbe(promise))
+        return self._decided(TerminationProbe(watermark))
 
     def _probe_for_end(self, parts: list[ProbeReport]) -> list[Any]:
-        promise = self._promise(parts)
+        watermark = self._watermark(parts)
         was_probed = all(part.before is None for part in parts)
         is_quiet = was_probed and not any(part.returned for part in parts)
         if self.is_unread or (is_quiet and self._probe.asks_flush):
-            return self._decided(TerminationProbe(promise), is_over=True)
+            return self._decided(TerminationProbe(watermark), is_over=True)
         quiet = self._probe.quiet + 1 if is_quiet else 0
-        return self._decided(TerminationProbe(promise, quiet, quiet >= _QUIET_PROBES))
+        return self._decided(TerminationProbe(watermark, quiet, quiet >= _QUIET_PROBES))
 
-    def _promise(self, parts: list[ProbeReport]) -> Watermark:
-        """Return what may be promised behind the last probe."""
-        told = self._probe.promise
+    def _watermark(self, parts: list[ProbeReport]) -> Watermark:
+        """Return what may be sent as a watermark behind the last probe."""
+        told = self._probe.watermark
         if self.last is None:
             return told
         bound = _least([part.before for part in parts])
@@ -179,12 +179,14 @@ class TerminationDetector(LoopDecider):
         return [self._next_decision(probe, is_over=is_over)]
 
 
-def _least(promises: list[Watermark | None]) -> Watermark:
-    """Return the promise of several inputs; those that are over do not count."""
-    known = {i: promise for i, promise in enumerate(promises) if promise is not None}
+def _least(watermarks: list[Watermark | None]) -> Watermark:
+    """Return the watermark of several inputs; those that are over do not count."""
+    known = {
+        i: watermark for i, watermark in enumerate(watermarks) if watermark is not None
+    }
     if not known:
         return Watermark(END_OF_TIME)
     time = EventTime(known)
-    for head, promise in known.items():
-        time.note(head, promise)
-    return time.promise
+    for head, watermark in known.items():
+        time.note(head, watermark)
+    return time.watermark

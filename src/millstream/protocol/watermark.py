@@ -1,13 +1,13 @@
-"""Event time of one task: the minimum over what its inputs have promised.
+"""Event time of one task: the minimum over the watermarks of its inputs.
 
 This module decides what time it is.  It does not know how channels are read, what a
 timestamp means, or how long nothing has come.
 
 Theory of operation
 -------------------
-Every input promises, in watermarks that never fall, that nothing of that time or
-earlier follows.  A task can promise the least of these.  An input that is *idle* does
-not count until its next promise; when all are idle the largest counts, as if each had
+Every input says by watermarks that never fall that nothing of that time or earlier
+follows.  The watermark of a task is the least of these.  An input that is *idle* does
+not count until its next watermark; when all are idle the largest counts, as if each had
 become idle after it had caught up with the others.  An input that has *ended* does not
 count at all; when all have ended there is nothing left to decide.
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["BEGINNING", "END_OF_TIME", "EventTime", "Watermark"]
 
 BEGINNING = -(2**63)
-"""A time before every timestamp: nothing has been promised."""
+"""A time before every timestamp: the watermark of who has said nothing."""
 
 END_OF_TIME = 2**63 - 1
-"""A time after every timestamp: everything has been promised."""
+"""A time after every timestamp: the watermark of who has nothing more to say."""
 
 I = TypeVar("I", bound="Hashable")  # noqa: E741 - an input
 
@@ -48,7 +48,7 @@ class Watermark:
 
 
 class EventTime(Generic[I]):
-    """What a task may promise, from what its inputs promise.
+    """The watermark of a task, from those of its inputs.
 
     Parameters
     ----------
@@ -60,28 +60,28 @@ class EventTime(Generic[I]):
     >>> time = EventTime(["left", "right"])
     >>> time.note("left", Watermark(5))
     >>> time.note("right", Watermark(3))
-    >>> time.promise
+    >>> time.watermark
     Watermark(time=3, is_idle=False)
     >>> time.note("right", Watermark(3, is_idle=True))
-    >>> time.promise
+    >>> time.watermark
     Watermark(time=5, is_idle=False)
     """
 
     def __init__(self, inputs: Iterable[I]) -> None:
-        self._promised = dict.fromkeys(inputs, BEGINNING)
+        self._watermarks = dict.fromkeys(inputs, BEGINNING)
         self._idle: set[I] = set()
         self._time = BEGINNING
 
     @property
-    def promise(self) -> Watermark:
-        """What may be promised now."""
-        is_idle = bool(self._promised) and len(self._idle) == len(self._promised)
+    def watermark(self) -> Watermark:
+        """What the task may send now."""
+        is_idle = bool(self._watermarks) and len(self._idle) == len(self._watermarks)
         return Watermark(self._time, is_idle)
 
     def note(self, source: I, watermark: Watermark) -> None:
-        """Take a promise of an input; one that says less than before says nothing new."""
-        before = self._promised.get(source, BEGINNING)
-        self._promised[source] = max(before, watermark.time)
+        """Take a watermark of an input; one that says less than before says nothing new."""
+        before = self._watermarks.get(source, BEGINNING)
+        self._watermarks[source] = max(before, watermark.time)
         if watermark.is_idle:
             self._idle.add(source)
         else:
@@ -90,13 +90,13 @@ class EventTime(Generic[I]):
 
     def end(self, source: I) -> None:
         """Note that nothing more comes from an input."""
-        self._promised.pop(source, None)
+        self._watermarks.pop(source, None)
         self._idle.discard(source)
         self._rise()
 
     def _rise(self) -> None:
-        if not self._promised:
+        if not self._watermarks:
             return
-        awake = [t for i, t in self._promised.items() if i not in self._idle]
-        least = min(awake) if awake else max(self._promised.values())
+        awake = [t for i, t in self._watermarks.items() if i not in self._idle]
+        least = min(awake) if awake else max(self._watermarks.values())
         self._time = max(self._time, least)

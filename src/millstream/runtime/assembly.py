@@ -115,7 +115,7 @@ class _Assembler:
     beginning: Beginning
     made: Assembly
     intakes: dict[tuple[int, int], Intake]
-    window_bytes: int
+    credit_bytes: int
     #: Where rows leave a loop, by the node of its head and the index of the task.
     exits: dict[tuple[int, int], list[OutputChannel]] = field(default_factory=dict)
 
@@ -192,12 +192,12 @@ class _Assembler:
             exits = None if is_nested else self._exits(first, index)
             return HeadIntake(first.name, index, ends, held, exits, is_nested=is_nested)
         return ChannelIntake(
-            ends, rounds=carrying, gate=stage.gate, is_free=stage.is_free
+            ends, rounds=carrying, loop_state=stage.loop_state, is_free=stage.is_free
         )
 
     def _exits(self, head: Node, index: int) -> list[OutputChannel] | None:
         """Return the list that the exits of a loop on this worker will be in."""
-        if all(edge.leaves != head.id for edge in self.plan.stages.edges):
+        if all(edge.exits_loop != head.id for edge in self.plan.stages.edges):
             return None
         return self.exits.setdefault((head.id, index), [])
 
@@ -223,7 +223,7 @@ class _Assembler:
     def _attach_return(self, channel: Channel, end: InputChannel) -> None:
         peer = self.placement[channel.source_index]
         back = CreditReturn(
-            channel, self.network, peer, self.generation, self.window_bytes
+            channel, self.network, peer, self.generation, self.credit_bytes
         )
         end.grant, end.tell_closed = back.grant, back.tell_closed
 
@@ -279,8 +279,8 @@ class _Assembler:
     ) -> Router:
         channels = self.plan.outputs(stage.id, index)
         ends = [self._output(c) for c in channels if c.edge.id == edge.id]
-        if edge.leaves is not None:
-            self.exits.setdefault((edge.leaves, index), []).extend(ends)
+        if edge.exits_loop is not None:
+            self.exits.setdefault((edge.exits_loop, index), []).extend(ends)
         config = self.deployment.config
         return make_router(edge, ends, index, config, has_letters=has_letters)
 
@@ -293,7 +293,7 @@ class _Assembler:
             self.network,
             peer,
             self.generation,
-            self.window_bytes,
+            self.credit_bytes,
             sender=self.plan.stages.stages[channel.edge.source].nodes[-1],
         )
         output = OutputChannel(channel, carrier, self.timers.set)
@@ -328,11 +328,11 @@ def assemble(
     plan = lay_out(deployment.stages, deployment.worker_count)
     assembler = _Assembler(
         deployment, plan, own_id, placement, generation, network, clock, timers, emit,
-        on_cut, on_end, beginning, Assembly(), {}, _window_bytes(deployment.config, plan),
+        on_cut, on_end, beginning, Assembly(), {}, _credit_bytes(deployment.config, plan),
     )  # fmt: skip
     for stage in deployment.stages.stages:
-        if stage.gate is not None:
-            stage.gate.reset()
+        if stage.loop_state is not None:
+            stage.loop_state.reset()
     own = [
         (stage, index)
         for stage in deployment.stages.stages
@@ -375,7 +375,7 @@ def _frame_size(source: Node, config: Config) -> BatchSize | None:
     )
 
 
-def _window_bytes(config: Config, plan: PhysicalPlan) -> int:
+def _credit_bytes(config: Config, plan: PhysicalPlan) -> int:
     """Return the credit of every channel, from the plan alone.
 
     Both ends of a channel must agree on it: a reader that waits for more than a writer

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.operators.failure import blame, blame_key, is_one_to_one
-from millstream.operators.time.assign import TimeGiver
+from millstream.operators.time.assign import TimestampAssigner
 from millstream.plan.iteration import Outlet
 from millstream.plan.nodes import Combine
 
@@ -171,12 +171,12 @@ class Chain:
     def pass_watermark(self, watermark: Watermark, start: int) -> Iterator[None]:
         """Let time go on in the operators from `start` on, and then in those who read."""
         for index, operator in enumerate(self.operators[start:], start):
-            if isinstance(operator, TimeGiver):
+            if isinstance(operator, TimestampAssigner):
                 return
             self.flush(index)
             advance = partial(operator.advance, watermark.time)
             occasion = f"when event time came to {watermark.time}"
-            yield from self.say(index, advance, occasion)
+            yield from self.emit_from(index, advance, occasion)
             if not operator.nodes[-1].makes_times:
                 return
         for router in self._routers[self._intake.outlet]:
@@ -184,7 +184,7 @@ class Chain:
                 if output.channel.edge.carries_time:
                     output.put_mark(watermark)
 
-    def say(
+    def emit_from(
         self,
         index: int,
         words: Callable[[], Iterable[Rows]],

@@ -2,7 +2,7 @@
 
 An `OutputChannel` collects rows and sends a batch when it is full or its timer fires
 (rstream.md, section IV-B.2).  How a batch reaches the other end is the *carrier*'s
-business: by reference on the same worker, as a frame between two.
+business: by reference on the same worker, as a packet between two.
 
 A *mark* - a barrier, a watermark, the end of a round, a number of hops, a word on splits -
 leaves behind all rows that were put in before it and takes no credit.
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.protocol.barrier import Barrier, Hops, RoundEnd, Splits
-from millstream.protocol.frames import Frame, FrameKind
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.protocol.watermark import Watermark
 from millstream.runtime.chain import TaskFailedError
 from millstream.state.batches import joined
@@ -54,10 +54,10 @@ Rows = list[Any]
 Mark = Barrier | Watermark | RoundEnd | Hops | Splits
 
 _CREDIT_PARTS = 4
-"""A reader returns credit in quarters of the window, not frame by frame."""
+"""A reader returns credit in quarters of the window, not packet by packet."""
 
 _FIRST_ROWS = 64
-"""Rows of the first frame, before anything is known about their size."""
+"""Rows of the first packet, before anything is known about their size."""
 
 
 class InputChannel:
@@ -100,7 +100,7 @@ class InputChannel:
         return bool(self._queue) and isinstance(self._queue[0][0], Barrier)
 
     def receive(
-        self, kind: FrameKind, sequence: int, body: Rows | Mark, cost: int
+        self, kind: PacketKind, sequence: int, body: Rows | Mark, cost: int
     ) -> None:
         """Take the next element of the channel from its carrier."""
         if sequence != self._sequence:
@@ -115,7 +115,7 @@ class InputChannel:
         if isinstance(body, Barrier):
             self._check_epoch(body)
         self._sequence += 1
-        if kind is FrameKind.END:
+        if kind is PacketKind.END:
             self.is_ended = True
         elif self.is_closed:
             return
@@ -219,7 +219,7 @@ class LocalCarrier:
     def send(self, rows: Rows) -> None:
         """Hand a batch over; takes one batch of credit."""
         self._credit -= 1
-        self._target.receive(FrameKind.BATCH, self._sequence, rows, 1)
+        self._target.receive(PacketKind.BATCH, self._sequence, rows, 1)
         self._sequence += 1
 
     def send_mark(self, mark: Mark) -> None:
@@ -229,14 +229,14 @@ class LocalCarrier:
 
     def end(self) -> None:
         """Hand the end over."""
-        self._target.receive(FrameKind.END, self._sequence, [], 0)
+        self._target.receive(PacketKind.END, self._sequence, [], 0)
 
     def _grant(self, batches: int) -> None:
         self._credit += batches
 
 
 class RemoteCarrier:
-    """Sends batches as frames to the worker that hosts the reading task.
+    """Sends batches as packets to the worker that hosts the reading task.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ class RemoteCarrier:
         network: Network,
         peer: PeerId,
         generation: Generation,
-        window_bytes: int,
+        credit_bytes: int,
         *,
         sender: Node,
     ) -> None:
@@ -259,8 +259,8 @@ class RemoteCarrier:
         self._network = network
         self._peer = peer
         self._generation = generation
-        self._credit = self._window_bytes = window_bytes
-        self._frame_bytes = max(1, window_bytes // _CREDIT_PARTS)
+        self._credit = self._credit_bytes = credit_bytes
+        self._packet_bytes = max(1, credit_bytes // _CREDIT_PARTS)
         self._rows_max = _FIRST_ROWS
         self._sequence = 0
 
@@ -275,13 +275,13 @@ class RemoteCarrier:
         return self._rows_max
 
     def send(self, rows: Rows) -> None:
-        """Send a batch; one too long for a frame is cut in halves.
+        """Send a batch; one too long for a packet is cut in halves.
 
         Whoever asks for it, a task or a timer: what cannot be sent is held against the
         operator that made it.
         """
         try:
-            cost = self._network.send(self._peer, self._frame(FrameKind.BATCH, rows))
+            cost = self._network.send(self._peer, self._packet(PacketKind.BATCH, rows))
         except Exception as error:
             if len(rows) == 1 or not isinstance(error, TransportError):
                 text = f"while sending {len(rows)} records on"
@@ -292,29 +292,29 @@ class RemoteCarrier:
             return
         self._credit -= cost
         self._sequence += 1
-        self._rows_max = max(1, len(rows) * self._frame_bytes // max(1, cost))
+        self._rows_max = max(1, len(rows) * self._packet_bytes // max(1, cost))
 
     def send_mark(self, mark: Mark) -> None:
         """Send a mark."""
-        self._network.send(self._peer, self._frame(_kind(mark), mark))
+        self._network.send(self._peer, self._packet(_kind(mark), mark))
         self._sequence += 1
 
     def end(self) -> None:
         """Send the end."""
-        self._network.send(self._peer, self._frame(FrameKind.END, None))
+        self._network.send(self._peer, self._packet(PacketKind.END, None))
 
     def add_credit(self, amount: int) -> None:
         """Take back what the reader granted."""
-        if self._credit + amount > self._window_bytes:
+        if self._credit + amount > self._credit_bytes:
             msg = (
                 f"{amount} bytes of credit came back on channel {self._channel.id}, of "
-                f"which at most {self._window_bytes - self._credit} were taken"
+                f"which at most {self._credit_bytes - self._credit} were taken"
             )
             raise RemoteProtocolError(msg)
         self._credit += amount
 
-    def _frame(self, kind: FrameKind, body: Rows | Mark | None) -> Frame:
-        return Frame(kind, self._generation, self._channel.id, self._sequence, body)
+    def _packet(self, kind: PacketKind, body: Rows | Mark | None) -> Packet:
+        return Packet(kind, self._generation, self._channel.id, self._sequence, body)
 
 
 class CreditReturn:
@@ -326,29 +326,29 @@ class CreditReturn:
         network: Network,
         peer: PeerId,
         generation: Generation,
-        window_bytes: int,
+        credit_bytes: int,
     ) -> None:
         self._channel = channel
         self._network = network
         self._peer = peer
         self._generation = generation
-        self._owed = 0
-        self._threshold = max(1, window_bytes // _CREDIT_PARTS)
+        self._pending_output = 0
+        self._threshold = max(1, credit_bytes // _CREDIT_PARTS)
 
     def grant(self, cost: int) -> None:
-        """Owe the writer `cost` bytes more, and pay when it is worth a frame."""
-        self._owed += cost
-        if self._owed >= self._threshold:
-            self._send(FrameKind.CREDIT, self._owed)
-            self._owed = 0
+        """Owe the writer `cost` bytes more, and pay when it is worth a packet."""
+        self._pending_output += cost
+        if self._pending_output >= self._threshold:
+            self._send(PacketKind.CREDIT, self._pending_output)
+            self._pending_output = 0
 
     def tell_closed(self) -> None:
         """Tell the writer that nothing more will be read."""
-        self._send(FrameKind.CLOSE, None)
+        self._send(PacketKind.CLOSE, None)
 
-    def _send(self, kind: FrameKind, body: int | None) -> None:
-        frame = Frame(kind, self._generation, self._channel.id, 0, body)
-        self._network.send(self._peer, frame)
+    def _send(self, kind: PacketKind, body: int | None) -> None:
+        packet = Packet(kind, self._generation, self._channel.id, 0, body)
+        self._network.send(self._peer, packet)
 
 
 class OutputChannel:
@@ -451,16 +451,16 @@ class OutputChannel:
         self._is_due, self._mark = False, None
 
 
-_KIND_OF: dict[type[Mark], FrameKind] = {
-    Barrier: FrameKind.BARRIER,
-    Watermark: FrameKind.WATERMARK,
-    RoundEnd: FrameKind.ROUND,
-    Hops: FrameKind.HOPS,
-    Splits: FrameKind.SPLITS,
+_KIND_OF: dict[type[Mark], PacketKind] = {
+    Barrier: PacketKind.BARRIER,
+    Watermark: PacketKind.WATERMARK,
+    RoundEnd: PacketKind.ROUND,
+    Hops: PacketKind.HOPS,
+    Splits: PacketKind.SPLITS,
 }
 
 
-def _kind(mark: Mark) -> FrameKind:
+def _kind(mark: Mark) -> PacketKind:
     return _KIND_OF[type(mark)]
 
 

@@ -1,11 +1,11 @@
-"""One non-blocking socket: handshake bytes first, frames afterwards.
+"""One non-blocking socket: handshake bytes first, packets afterwards.
 
 A `Connection` moves bytes when it is told to, through a `Line` that may encrypt them.  It
 does not know the selector, the other connections, or what the loss of this one means.
 
-A socket that can no longer be written may still hold frames that the peer sent
+A socket that can no longer be written may still hold packets that the peer sent
 before it left, its reason among them.  So a failed write only silences the outbox;
-the loss is found by reading, behind the last frame.
+the loss is found by reading, behind the last packet.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from millstream.protocol.handshake import (
 from millstream.runtime.line import LineBrokenError
 
 if TYPE_CHECKING:
-    from millstream.protocol.frames import Frame
     from millstream.protocol.ids import PeerId
+    from millstream.protocol.packets import Packet
     from millstream.runtime.integrity import Buffer, Integrity
     from millstream.runtime.line import Line
-    from millstream.runtime.wire import FrameDecoder
+    from millstream.runtime.wire import PacketDecoder
 
 __all__ = ["Connection", "ConnectionLostError", "PeerAbsentError"]
 
@@ -89,9 +89,9 @@ class Connection:
         self.is_stuck = False
         self._line = line
         self._machine = machine
-        self._decoder: FrameDecoder | None = None
+        self._decoder: PacketDecoder | None = None
         self._integrity: Integrity | None = None
-        #: Frames that were sent before the handshake was over.
+        #: Packets that were sent before the handshake was over.
         self._early: list[tuple[bytes, bytes]] = []
         self._outbox: deque[Buffer] = deque()
         self._queued = 0
@@ -99,7 +99,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Both sides have proved who they are; frames may pass."""
+        """Both sides have proved who they are; packets may pass."""
         return self._decoder is not None
 
     @property
@@ -193,9 +193,9 @@ class Connection:
                 self.answer(outcome.data)
 
     def open(
-        self, peer: PeerId, role: Role, decoder: FrameDecoder, integrity: Integrity
+        self, peer: PeerId, role: Role, decoder: PacketDecoder, integrity: Integrity
     ) -> None:
-        """Let frames pass, those first that have waited for it."""
+        """Let packets pass, those first that have waited for it."""
         self.peer = peer
         self.role = role
         self._decoder = decoder
@@ -204,10 +204,10 @@ class Connection:
         for fields, payload in early:
             self.queue(fields, payload)
 
-    # Frames.
+    # Packets.
 
     def queue(self, fields: bytes, payload: bytes) -> None:
-        """Append an encoded frame to what waits to be written."""
+        """Append an encoded packet to what waits to be written."""
         if self._is_silenced:
             return
         if self._integrity is None:
@@ -232,15 +232,15 @@ class Connection:
                 self._silence()
                 return
 
-    def read(self) -> list[Frame]:
-        """Read once, at most one buffer full, and return the frames that are whole.
+    def read(self) -> list[Packet]:
+        """Read once, at most one buffer full, and return the packets that are whole.
 
         Raises
         ------
         ConnectionLostError
-            If the peer is gone, behind the last frame.
+            If the peer is gone, behind the last packet.
         RemoteProtocolError
-            If it sent what is no frame.
+            If it sent what is no packet.
         """
         assert self._decoder is not None
         target = self._decoder.writable()
@@ -253,16 +253,16 @@ class Connection:
         if not count:
             msg = "the other side closed the connection"
             raise ConnectionLostError(msg)
-        frames = self._decoder.received(count)
-        return frames + self.rest() if count == len(target) else frames
+        packets = self._decoder.received(count)
+        return packets + self.rest() if count == len(target) else packets
 
-    def rest(self) -> list[Frame]:
-        """Return the frames of bytes that were read from the socket already.
+    def rest(self) -> list[Packet]:
+        """Return the packets of bytes that were read from the socket already.
 
         Raises as `read` does.
         """
         assert self._decoder is not None
-        frames: list[Frame] = []
+        packets: list[Packet] = []
         is_full = True
         while is_full:
             target = self._decoder.writable()
@@ -271,10 +271,10 @@ class Connection:
             except LineBrokenError as error:
                 raise ConnectionLostError(str(error)) from error
             is_full = count == len(target)
-            frames += self._decoder.received(count)
-        return frames
+            packets += self._decoder.received(count)
+        return packets
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[Packet]:
         """Take bytes that came behind the handshake."""
         assert self._decoder is not None
         return self._decoder.feed(data)

@@ -3,7 +3,7 @@
 It runs in the driver, turns network events into events of the core, carries out the
 core's commands, and keeps what the workers send: what they have done, and results.  What
 counts of that is decided by `Reports`; a worker that makes no sense is given up, and its
-loss is a loss like any other.  Snapshots are the business of `SnapshotKeeper`; this is where
+loss is a loss like any other.  Snapshots are the business of `SnapshotCoordinator`; this is where
 the two meet.
 """
 
@@ -18,9 +18,8 @@ from millstream import errors
 from millstream.credentials import without_credentials
 from millstream.errors import RemoteProtocolError
 from millstream.observe.log import logger
-from millstream.ports import FrameArrived, PeerConnected, PeerLost
+from millstream.ports import PacketArrived, PeerConnected, PeerLost
 from millstream.protocol import snapshot_events
-from millstream.protocol.frames import Frame, FrameKind, senseless
 from millstream.protocol.ids import ChannelId, Generation, PeerId
 from millstream.protocol.job import JobCore, Phase
 from millstream.protocol.job_events import (
@@ -51,10 +50,9 @@ from millstream.protocol.job_events import (
     WorkerRegistered,
 )
 from millstream.protocol.messages import (
-    Announced,
     Compact,
     Compacted,
-    Completed,
+    CompleteEpoch,
     Emitted,
     Ended,
     Failed,
@@ -62,17 +60,19 @@ from millstream.protocol.messages import (
     Heartbeat,
     LinkLost,
     Message,
+    OpenEpoch,
     Progress,
     Ready,
     Register,
-    Resumed,
+    Resume,
     Sealed,
 )
+from millstream.protocol.packets import Packet, PacketKind, senseless
 from millstream.protocol.story import Severity, Story
 from millstream.runtime.reports import Reports
 from millstream.runtime.restoring import beginning_of
 from millstream.runtime.results import ResultPart
-from millstream.runtime.snapshots import MergeFiles, Savepoint, SnapshotKeeper
+from millstream.runtime.snapshots import MergeFiles, Savepoint, SnapshotCoordinator
 from millstream.runtime.tally import Tally
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from millstream.ports import Background, Clock, Network, NetworkEvent
     from millstream.protocol.job_events import Outcome
     from millstream.runtime.deployment import Deployment
-    from millstream.runtime.snapshots import Backing
+    from millstream.runtime.snapshots import DriverContext
 
 __all__ = ["Coordinator", "Recovery"]
 
@@ -127,9 +127,9 @@ class Coordinator:
         clock: Clock,
         *,
         background: Background,
-        backing: Backing,
+        driver: DriverContext,
     ) -> None:
-        self.results = backing.results
+        self.results = driver.results
         #: What all workers have done.
         self.tally = Tally()
         #: Process ids of registered workers, for people and for tests that kill.
@@ -152,28 +152,28 @@ class Coordinator:
         self._sink_names = {
             n.id: n.name for s in deployment.stages.stages for n in s.nodes if n.is_sink
         }
-        self.keeper = SnapshotKeeper(
+        self.snapshots = SnapshotCoordinator(
             deployment,
-            backing,
+            driver,
             background,
             self._carry_out_snapshot,
             story=self.story,
             wall_ms=clock.wall_ms,
         )
-        manifest = backing.manifest
+        manifest = driver.manifest
         self._core = JobCore(
             workers,
             now_ns=now_ns,
             launch_ns=self._config.launch_timeout_ms * 1_000_000,
             lease_ns=self._config.lease_ms * 1_000_000,
             grace_ns=self._config.stop_grace_ms * 1_000_000,
-            restarts_max=self._config.restarts_max if backing.is_keeping else None,
+            restarts_max=self._config.restarts_max if driver.is_keeping else None,
             generation=0 if manifest is None else manifest.generation,
-            snapshot=self.keeper.ledger.snapshot,
-            is_complete=backing.is_complete,
+            snapshot=self.snapshots.manifests.snapshot,
+            is_complete=driver.is_complete,
             story=self.story,
         )
-        self._reports = Reports(deployment, self._core, self.keeper)
+        self._reports = Reports(deployment, self._core, self.snapshots)
         #: Workers that made no sense, and how; nothing of them is heard any more.
         self.given_up: dict[PeerId, str] = {}
 
@@ -220,7 +220,7 @@ class Coordinator:
 
     def step(self, wait_s: float = 0.0) -> bool:
         """Handle what happened; return whether anything did."""
-        wait_s = min(wait_s, _BUSY_WAIT_S) if self.keeper.is_busy else wait_s
+        wait_s = min(wait_s, _BUSY_WAIT_S) if self.snapshots.is_busy else wait_s
         events = self._network.poll(wait_s)
         for event in events:
             self._handle(event)
@@ -228,13 +228,15 @@ class Coordinator:
             posted, self._inbox = self._inbox, []
         for item in posted:
             if isinstance(item, Savepoint):
-                self.keeper.savepoint(item)
-            elif not (isinstance(item, CancelRequested) and self.keeper.is_concluding):
+                self.snapshots.savepoint(item)
+            elif not (
+                isinstance(item, CancelRequested) and self.snapshots.is_concluding
+            ):
                 self._decide(item)
-        self.keeper.poll()
+        self.snapshots.poll()
         now_ns = self._clock.monotonic_ns()
         self._decide(TimePassed(now_ns))
-        self.keeper.handle(snapshot_events.TimePassed(now_ns))
+        self.snapshots.handle(snapshot_events.TimePassed(now_ns))
         self._beat(now_ns)
         self._log()
         return bool(events or posted)
@@ -242,7 +244,7 @@ class Coordinator:
     def close(self) -> None:
         """Close all connections."""
         self._log()
-        self.keeper.close()
+        self.snapshots.close()
         self._network.close()
 
     def error(self) -> errors.MillstreamError | None:
@@ -285,21 +287,21 @@ class Coordinator:
         match event:
             case PeerConnected(peer) if peer in self.given_up:
                 self._network.disconnect(peer)
-            case FrameArrived(peer, frame) if peer not in self.given_up:
+            case PacketArrived(peer, packet) if peer not in self.given_up:
                 try:
-                    self._hear(peer, frame)
+                    self._hear(peer, packet)
                 except RemoteProtocolError as error:
-                    self._give_up(peer, f"{senseless(frame)}: {error}")
+                    self._give_up(peer, f"{senseless(packet)}: {error}")
             case PeerLost(peer, reason):
                 self._decide(WorkerLost(peer, without_credentials(reason)))
 
-    def _hear(self, peer: PeerId, frame: Frame) -> None:
-        if frame.kind is not FrameKind.MESSAGE:
+    def _hear(self, peer: PeerId, packet: Packet) -> None:
+        if packet.kind is not PacketKind.MESSAGE:
             msg = "a worker sends messages to its coordinator, and nothing else"
             raise RemoteProtocolError(msg)
         self._decide(WorkerHeard(peer, self._clock.monotonic_ns()))
-        if self._reports.can_count(peer, frame.body):
-            self._handle_message(peer, frame.body)
+        if self._reports.can_count(peer, packet.body):
+            self._handle_message(peer, packet.body)
 
     def _give_up(self, peer: PeerId, reason: str) -> None:
         """End the connection to a worker that makes no sense; it counts as lost."""
@@ -340,11 +342,11 @@ class Coordinator:
                 name = self._sink_names[sink]
                 self.results.add(ResultPart(name, task, epoch, payload))
             case Sealed():
-                self.keeper.handle(snapshot_events.TaskSealed(message))
+                self.snapshots.handle(snapshot_events.TaskSealed(message))
             case Ended():
-                self.keeper.handle(snapshot_events.TaskEnded(message))
+                self.snapshots.handle(snapshot_events.TaskEnded(message))
             case Compacted():
-                self.keeper.compacted(message)
+                self.snapshots.compacted(message)
 
     def _decide(self, event: Event) -> None:
         was_running = self._core.phase is Phase.RUNNING
@@ -353,7 +355,7 @@ class Coordinator:
         if self._core.phase is Phase.RUNNING and not was_running:
             self._begin_generation()
         elif self._core.phase in {Phase.STOPPING, Phase.ENDED}:
-            self.keeper.halt()
+            self.snapshots.halt()
 
     def _begin_generation(self) -> None:
         """All tasks run: epochs may come."""
@@ -367,7 +369,7 @@ class Coordinator:
         started = snapshot_events.Started(
             self._core.generation, tasks, self._ended_tasks(), now_ns
         )
-        self.keeper.handle(started)
+        self.snapshots.handle(started)
         self._pause_if_due()
 
     def _carry_out(self, command: Command) -> None:
@@ -379,7 +381,7 @@ class Coordinator:
             case Interrupt(reason, is_damaged):
                 now_ns = self._clock.monotonic_ns()
                 self.recoveries.append(Recovery(reason, now_ns))
-                self.keeper.handle(snapshot_events.Interrupted(is_damaged))
+                self.snapshots.handle(snapshot_events.Interrupted(is_damaged))
             case RequestPause():
                 self._request_pause()
             case CommitOutput() | EndJob():
@@ -391,19 +393,19 @@ class Coordinator:
         generation = self._core.generation
         match command:
             case snapshot_events.Inject(barrier):
-                self._send_all(Announced(generation, barrier.to_wire()))
+                self._send_all(OpenEpoch(generation, barrier.to_wire()))
             case snapshot_events.Announce(epoch):
                 self._decide(EpochCompleted())
                 if self._core.phase in {Phase.RUNNING, Phase.COMMITTING}:
                     # Otherwise its tasks are gone, and the next ones not there yet.
-                    self._send_all(Completed(generation, epoch))
+                    self._send_all(CompleteEpoch(generation, epoch))
             case snapshot_events.Resume(epoch):
-                self._send_all(Resumed(generation, epoch))
+                self._send_all(Resume(generation, epoch))
                 self._pause_if_due()
             case MergeFiles(snapshot, stages):
                 self._send_all(Compact(generation, snapshot, stages))
             case snapshot_events.Paused():
-                self._decide(PauseReached(self.keeper.ledger.snapshot))
+                self._decide(PauseReached(self.snapshots.manifests.snapshot))
             case snapshot_events.Settled(epoch):
                 self._go_back(epoch)
             case snapshot_events.Stopped(epoch):
@@ -420,22 +422,22 @@ class Coordinator:
         recovery = self.recoveries[-1]
         recovery.epoch = epoch
         recovery.settle_ns = self._clock.monotonic_ns() - recovery.began_ns
-        self._decide(Settled(self.keeper.ledger.snapshot))
+        self._decide(Settled(self.snapshots.manifests.snapshot))
 
     def _pause_if_due(self) -> None:
         if self._is_pause_due:
             self._is_pause_due = False
-            self.keeper.handle(snapshot_events.PauseRequested())
+            self.snapshots.handle(snapshot_events.PauseRequested())
 
     def _request_pause(self) -> None:
         """Ask for a pause, now or as soon as the tasks that are starting run."""
-        if self.keeper.is_running:
-            self.keeper.handle(snapshot_events.PauseRequested())
+        if self.snapshots.is_running:
+            self.snapshots.handle(snapshot_events.PauseRequested())
         else:
             self._is_pause_due = True
 
     def _ended_tasks(self) -> frozenset[tuple[int, int]]:
-        manifest = self.keeper.ledger.manifest
+        manifest = self.snapshots.manifests.manifest
         if manifest is None:
             return frozenset()
         return beginning_of(manifest, self._deployment).ended
@@ -452,8 +454,8 @@ class Coordinator:
 
     def _send(self, worker: PeerId, message: Message) -> None:
         generation = Generation(self._core.generation)
-        frame = Frame(FrameKind.MESSAGE, generation, _NO_CHANNEL, 0, message)
-        self._network.send(worker, frame)
+        packet = Packet(PacketKind.MESSAGE, generation, _NO_CHANNEL, 0, message)
+        self._network.send(worker, packet)
 
 
 def _operator_error(report: Failed) -> errors.OperatorError:

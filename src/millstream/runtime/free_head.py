@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from millstream.plan.frame_windows import TIME
-from millstream.plan.iteration import LoopHead, Outlet, Port, place_state
+from millstream.plan.iteration import LoopHead, Outlet, Port, loop_position_name
 from millstream.protocol.align import BatchArrived, Phase
 from millstream.protocol.barrier import RoundEnd
 from millstream.protocol.rounds import HeadPhase
@@ -62,7 +62,7 @@ class FreeHeadIntake(LoopIntake):
 
     def states(self) -> dict[str, State]:
         """Return what was under way in the loop at the last cut."""
-        return {place_state(self._node.name, has_rounds=False): self._in_flight}
+        return {loop_position_name(self._node.name, has_rounds=False): self._in_flight}
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
         """Return a batch for the body or the decider, or None."""
@@ -139,9 +139,9 @@ class FreeHeadIntake(LoopIntake):
     def _pass_mark(self, channel: InputChannel, mark: Watermark | RoundEnd) -> None:
         """Take note of a mark, now that all rows in front of it were passed on."""
         if isinstance(mark, Watermark):
-            before = self._time.promise
+            before = self._time.watermark
             self._time.note(channel.channel.id, mark)
-            if self._time.promise != before:
+            if self._time.watermark != before:
                 self._tell_news()
             return
         self._rounds_ended.add(channel.channel.id)
@@ -152,9 +152,9 @@ class FreeHeadIntake(LoopIntake):
             self._tell_news()
 
     def _end(self, channel: InputChannel) -> None:
-        before = self._time.promise
+        before = self._time.watermark
         super()._end(channel)
-        if self._open_inputs and self._time.promise != before:
+        if self._open_inputs and self._time.watermark != before:
             self._tell_news()
 
     def _check_hops(self, hops: int) -> None:
@@ -175,9 +175,9 @@ class FreeHeadIntake(LoopIntake):
         self._head.replayed()
         self.outlet = Outlet.BODY
         self.is_mark_due = True
-        self._probing.begin(self._promise())
-        if probe.promise != self._told:
-            self.watermark_due = self._told = probe.promise
+        self._probing.begin(self._watermark())
+        if probe.watermark != self._told:
+            self.watermark_due = self._told = probe.watermark
 
     def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
         if isinstance(element, Watermark):
@@ -185,7 +185,7 @@ class FreeHeadIntake(LoopIntake):
         elif isinstance(element, RoundEnd):
             # Rows in front of it may have to wait for a cut.
             mark = BatchArrived(channel.channel.id, (element, channel.hops))
-            self._obey(self._aligner.handle(mark))
+            self._apply(self._aligner.handle(mark))
         else:
             super()._note(channel, element)
 
@@ -195,11 +195,11 @@ class FreeHeadIntake(LoopIntake):
     def _tell_news(self) -> None:
         """Tell the decider what is known now, unless a probe is under way."""
         if self._head.phase is HeadPhase.COLLECTING:
-            self._tell_ready(self._probing.part(self._promise()))
+            self._tell_ready(self._probing.part(self._watermark()))
 
-    def _promise(self) -> Watermark | None:
-        """Return what the input has promised; None if it is over."""
-        return self._time.promise if self._open_inputs else None
+    def _watermark(self) -> Watermark | None:
+        """Return what the input has as its watermark; None if it is over."""
+        return self._time.watermark if self._open_inputs else None
 
     def position(self, row_index: int | None, row_count: int) -> str:  # noqa: ARG002 - as channels
         """Say which records are meant."""

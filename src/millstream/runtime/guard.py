@@ -5,7 +5,7 @@ record, and what is behind it.  Where nobody knows which record it was, the batc
 halved until it is clear.  So a record is either worked on as if the others were not
 there, or it is a dead letter and has changed nothing.
 
-Which operators can be taken back is their own business (`Operator.keep`).
+Which operators can be taken back is their own business (`Operator.begin_undo`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from millstream.credentials import without_credentials
+from millstream.operators.dead_letters import DeadLetter
 from millstream.operators.failure import blame, is_record_to_blame, row_index
-from millstream.operators.letters import DeadLetter
 from millstream.plan.frame_windows import HIDDEN
-from millstream.plan.timed import bare, makes_pairs
+from millstream.plan.timed import makes_pairs, strip_timestamp
 from millstream.state.batches import joined
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Guard:
         letters: list[DeadLetter] = []
 
         def attempt(part: Rows) -> Rows:
-            undo = operator.keep(part)
+            undo = operator.begin_undo(part)
             late, late_count = len(operator.late), operator.late_count
             try:
                 return operator.process(part, port)
@@ -72,7 +72,7 @@ class Guard:
                 cause = _cause(error, found.user_line)
                 at = locate(start + index)
                 first = operator.nodes[0]
-                record = bare(
+                record = strip_timestamp(
                     _record(part, index),
                     is_timed=first.takes_times and isinstance(part, list),
                     has_key=first.takes_pairs,
@@ -80,7 +80,7 @@ class Guard:
                 letters.append(DeadLetter(record, cause, found.node.user_name, at))
             return index
 
-        size = 1 if operator.is_lasting else len(rows)
+        size = 1 if operator.has_side_effects else len(rows)
         made = _without_failing(rows, size, attempt, refuse)
         self._send(letters, now_ns)
         kept = [part for part in made if len(part) > 0]
@@ -96,7 +96,7 @@ class Guard:
                 index = _the_only(part)
             if index is not None:
                 at = f"record {start + index} of {len(rows)} to be sent on"
-                record = bare(
+                record = strip_timestamp(
                     _record(part, index),
                     is_timed=node.makes_times and isinstance(part, list),
                     has_key=makes_pairs(node),

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.loops.deciding import FROM_OUTSIDE
+from millstream.operators.loops.deciding import CONTROL_PORT
 from millstream.operators.loops.rounds import ReturningRound
-from millstream.plan.iteration import Outlet, Port, place_state
+from millstream.plan.iteration import Outlet, Port, loop_position_name
 from millstream.protocol.barrier import RoundEnd
 from millstream.protocol.rounds import HeadPhase, SidesEnded
 from millstream.protocol.watermark import Watermark
@@ -64,7 +64,7 @@ class HeadIntake(LoopIntake):
         """Return what it holds, and where it stands."""
         return {
             self._name: self._held.state,
-            place_state(self._name, has_rounds=True): self._rounds_state,
+            loop_position_name(self._name, has_rounds=True): self._rounds_state,
         }
 
     def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
@@ -229,7 +229,7 @@ class DeciderIntake(ChannelIntake):
     def take(self, now_ns: int) -> tuple[Rows, int] | None:
         """Return a batch and its input port, or None."""
         if self._outside and self.barrier is None:
-            return [self._outside.popleft()], FROM_OUTSIDE
+            return [self._outside.popleft()], CONTROL_PORT
         return super().take(now_ns)
 
     def _end(self, channel: InputChannel) -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from millstream.ports import PeerConnected, PeerLost
 from millstream.protocol.dialing import Dialing
-from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.handshake import Role
 from millstream.protocol.ids import COORDINATOR, ChannelId, Generation, PeerId
 from millstream.protocol.messages import Heartbeat
+from millstream.protocol.packets import Packet, PacketKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ class HeartbeatThread:
 
     def _beat(self) -> None:
         message = Heartbeat(self._worker)
-        frame = Frame(FrameKind.MESSAGE, Generation(0), ChannelId(0), 0, message)
+        packet = Packet(PacketKind.MESSAGE, Generation(0), ChannelId(0), 0, message)
         deadline_ns = self._clock.monotonic_ns() + int(self._patience_s * 1e9)
         self._dialing.begin(COORDINATOR, self._coordinator, deadline_ns)
         self._dial()
@@ -94,7 +94,7 @@ class HeartbeatThread:
                 self._on_beat()
                 is_met = COORDINATOR not in self._dialing
                 if is_met:
-                    self._network.send(COORDINATOR, frame)
+                    self._network.send(COORDINATOR, packet)
                 lost = self._poll(0.0 if is_met else _DIAL_WAIT_S)
                 if lost is not None:
                     self._on_lost(lost)

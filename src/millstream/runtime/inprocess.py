@@ -1,4 +1,4 @@
-"""A network inside one process: peers pass frames to each other by reference.
+"""A network inside one process: peers pass packets to each other by reference.
 
 The local launcher runs on it.  It keeps the promises of `ports.Network` - FIFO between
 two peers, `PeerLost` when a peer closes - and has no failures of its own.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from millstream.ports import FrameArrived, PeerConnected, PeerLost
-from millstream.protocol.frames import FrameKind
+from millstream.ports import PacketArrived, PeerConnected, PeerLost
+from millstream.protocol.packets import PacketKind
 
 if TYPE_CHECKING:
     from millstream.ports import Address, NetworkEvent
-    from millstream.protocol.frames import Frame
     from millstream.protocol.ids import PeerId
+    from millstream.protocol.packets import Packet
 
 __all__ = ["Hub", "LocalLink"]
 
@@ -60,16 +60,16 @@ class LocalLink:
         hub.inboxes[own].append(PeerConnected(peer))
         hub.inboxes[peer].append(PeerConnected(own))
 
-    def send(self, peer: PeerId, frame: Frame) -> int:
-        """Put the frame into the peer's inbox."""
+    def send(self, peer: PeerId, packet: Packet) -> int:
+        """Put the packet into the peer's inbox."""
         if peer not in self._hub.peers[self._own_id]:
             return 0
-        if frame.kind is FrameKind.BATCH:
-            frame.cost = len(frame.body) * _ROW_COST
-        self._hub.inboxes[peer].append(FrameArrived(self._own_id, frame))
-        return frame.cost
+        if packet.kind is PacketKind.BATCH:
+            packet.cost = len(packet.body) * _ROW_COST
+        self._hub.inboxes[peer].append(PacketArrived(self._own_id, packet))
+        return packet.cost
 
-    def backlog(self, peer: PeerId) -> int:  # noqa: ARG002 - frames leave at once
+    def backlog(self, peer: PeerId) -> int:  # noqa: ARG002 - packets leave at once
         """Return 0: nothing waits here."""
         return 0
 

@@ -54,7 +54,7 @@ class ChannelIntake:
         the body of one.
     back
         Channels that close a loop at this task.
-    gate
+    loop_state
         Holds rows of a round back until its state is here.
     is_free
         Whether that is no iteration but a free loop, whose rounds are only looks.
@@ -77,7 +77,7 @@ class ChannelIntake:
         *,
         rounds: frozenset[ChannelId] = frozenset(),
         back: frozenset[ChannelId] = frozenset(),
-        gate: RoundState[Any] | None = None,
+        loop_state: RoundState[Any] | None = None,
         is_free: bool = False,
     ) -> None:
         self.channels = channels
@@ -105,8 +105,8 @@ class ChannelIntake:
         self.has_rounds = bool(rounds) and not is_free
         self._rounds = set(rounds)
         self._rounds_ended: set[ChannelId] = set()
-        self._gate = gate
-        self._rounds_done = 0 if gate is None else gate.begun
+        self._loop_state = loop_state
+        self._rounds_done = 0 if loop_state is None else loop_state.begun
         for channel in channels:
             channel.wake = self._ready.append
 
@@ -203,7 +203,9 @@ class ChannelIntake:
 
     def _is_held(self, channel: InputChannel) -> bool:
         """Whether rows wait for the state of their round; those from outside have none."""
-        is_shut = self._gate is not None and self._gate.begun <= self._rounds_done
+        is_shut = (
+            self._loop_state is not None and self._loop_state.begun <= self._rounds_done
+        )
         return is_shut and channel.channel.edge.carries_rounds
 
     def _begin_time(self) -> None:
@@ -213,16 +215,16 @@ class ChannelIntake:
 
     def _has_time_passed(self) -> bool:
         """Whether event time must be told before anything else is taken."""
-        promise = self._time.promise
-        if self.barrier is None and promise != self._told:
-            self.watermark_due = self._told = promise
+        watermark = self._time.watermark
+        if self.barrier is None and watermark != self._told:
+            self.watermark_due = self._told = watermark
         return self.watermark_due is not None
 
     def release(self) -> None:
         """Read on: the cut is done."""
         self.barrier = None
         commands, self._after_cut = self._after_cut, []
-        self._obey(commands)
+        self._apply(commands)
         self._ready.extendleft(reversed(self._parked))
         self._parked.clear()
 
@@ -245,12 +247,12 @@ class ChannelIntake:
         self._back -= {channel.channel.id}
         self._time.end(channel.channel.id)
         self._note_end(channel.port)
-        self._obey(self._aligner.handle(ChannelEnded(channel.channel.id)))
+        self._apply(self._aligner.handle(ChannelEnded(channel.channel.id)))
 
     def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
         own = channel.channel.id
         if isinstance(element, Barrier):
-            self._obey(self._aligner.handle(BarrierArrived(own, element)))
+            self._apply(self._aligner.handle(BarrierArrived(own, element)))
         elif isinstance(element, RoundEnd):
             self._rounds_ended.add(own)
             self.is_flush_due |= element.asks_flush
@@ -265,11 +267,11 @@ class ChannelIntake:
             self._time.note(own, element)
         elif own in self._back:
             batch = (element, channel.hops)
-            self._obey(self._aligner.handle(BatchArrived(own, batch)))
+            self._apply(self._aligner.handle(BatchArrived(own, batch)))
         else:
             self._delivered.append((element, channel, channel.hops))
 
-    def _obey(self, commands: list[Command]) -> None:
+    def _apply(self, commands: list[Command]) -> None:
         for number, command in enumerate(commands):
             match command:
                 case BlockChannel(channel):
@@ -289,7 +291,7 @@ class ChannelIntake:
     def _end_loop(self) -> None:
         """Wait for nothing more that would come round; it seals what was cut."""
         for channel in self._back:
-            self._obey(self._aligner.handle(ChannelEnded(channel)))
+            self._apply(self._aligner.handle(ChannelEnded(channel)))
         self._back = frozenset()
 
     def _keep_log(self, logged: list[tuple[int, Any, int]]) -> None:

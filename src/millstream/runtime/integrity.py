@@ -1,11 +1,11 @@
-"""What stands behind every frame, by which its receiver knows that it is whole.
+"""What stands behind every packet, by which its receiver knows that it is whole.
 
 On a plain connection it is a checksum, which finds accidents.  Inside TLS it is nothing,
 as TLS has seen to it.  On a connection that is protected by tags it is a message authentication code under a key of
-that connection and direction and the number of the frame: a frame that was made, changed,
+that connection and direction and the number of the packet: a packet that was made, changed,
 repeated, moved or left out by somebody else is not believed.
 
-Nothing here knows what is in a frame or how frames travel.
+Nothing here knows what is in a packet or how packets travel.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = [
     "UNTOUCHED",
     "Buffer",
     "Checksum",
-    "FrameTags",
     "Integrity",
+    "PacketTags",
     "Untouched",
 ]
 
@@ -32,12 +32,12 @@ Buffer = bytes | memoryview
 """Something that `socket.sendmsg` takes."""
 
 FIELD_BYTES = 24
-"""Length of what precedes the payload of a frame."""
+"""Length of what precedes the payload of a packet."""
 
 _CHECKSUM = struct.Struct(">I")
 _CHECKSUM_MASK = 0xFFFF_FFFF
 _NONCE = struct.Struct(">IQ")
-_OF_FRAME, _OF_PAYLOAD = 0, 1
+_OF_PACKET, _OF_PAYLOAD = 0, 1
 """What a tag is over; part of its nonce."""
 _TAG_BYTES = 16
 _JOIN_BYTES = 8 * 1024
@@ -45,16 +45,16 @@ _JOIN_BYTES = 8 * 1024
 
 
 class Integrity(Protocol):
-    """One direction of a connection; frames pass in order."""
+    """One direction of a connection; packets pass in order."""
 
     trailer_bytes: int
 
     def closed(self, fields: bytes, payload: bytes) -> list[Buffer]:
-        """Return the next frame with its trailer, as buffers to be sent."""
+        """Return the next packet with its trailer, as buffers to be sent."""
         ...
 
-    def is_whole(self, frame: Buffer, trailer: Buffer) -> bool:
-        """Whether fields and payload are those of the next frame, as it was sent."""
+    def is_whole(self, packet: Buffer, trailer: Buffer) -> bool:
+        """Whether fields and payload are those of the next packet, as it was sent."""
         ...
 
 
@@ -67,16 +67,16 @@ class Checksum:
     trailer_bytes = _CHECKSUM.size
 
     def closed(self, fields: bytes, payload: bytes) -> list[Buffer]:
-        """Return the frame with its checksum."""
+        """Return the packet with its checksum."""
         trailer = _CHECKSUM.pack(_checksum(fields, payload))
         if len(payload) <= _JOIN_BYTES:
             return [fields + payload + trailer]
         return [fields, payload, trailer]
 
-    def is_whole(self, frame: Buffer, trailer: Buffer) -> bool:
+    def is_whole(self, packet: Buffer, trailer: Buffer) -> bool:
         """Whether the checksum is right."""
         announced: int = _CHECKSUM.unpack(trailer)[0]
-        return announced == _checksum(frame[:FIELD_BYTES], frame[FIELD_BYTES:])
+        return announced == _checksum(packet[:FIELD_BYTES], packet[FIELD_BYTES:])
 
 
 CHECKSUM = Checksum()
@@ -89,12 +89,12 @@ class Untouched:
     trailer_bytes = 0
 
     def closed(self, fields: bytes, payload: bytes) -> list[Buffer]:
-        """Return the frame as it is."""
+        """Return the packet as it is."""
         if len(payload) <= _JOIN_BYTES:
             return [fields + payload]
         return [fields, payload]
 
-    def is_whole(self, frame: Buffer, trailer: Buffer) -> bool:  # noqa: ARG002
+    def is_whole(self, packet: Buffer, trailer: Buffer) -> bool:  # noqa: ARG002
         """Return True."""
         return True
 
@@ -102,20 +102,20 @@ class Untouched:
 UNTOUCHED = Untouched()
 
 
-class FrameTags:
-    """A tag of 128 bits: AES-256-GCM over nothing, with the frame as additional data.
+class PacketTags:
+    """A tag of 128 bits: AES-256-GCM over nothing, with the packet as additional data.
 
-    The nonce is the number of the frame, which does not travel: whoever is not at the
+    The nonce is the number of the packet, which does not travel: whoever is not at the
     same number as the sender finds the tag wrong.  A key serves one direction of one
     connection, so no nonce is used twice.  Of a long payload the tag is taken first, with
     a nonce of its own, and stands for it: joining the two costs more.
 
     Examples
     --------
-    >>> sender, receiver = FrameTags(bytes(32)), FrameTags(bytes(32))
+    >>> sender, receiver = PacketTags(bytes(32)), PacketTags(bytes(32))
     >>> (sent,) = sender.closed(b"fields", b"payload")
-    >>> frame, tag = sent[:-16], sent[-16:]
-    >>> receiver.is_whole(frame, tag), receiver.is_whole(frame, tag)
+    >>> packet, tag = sent[:-16], sent[-16:]
+    >>> receiver.is_whole(packet, tag), receiver.is_whole(packet, tag)
     (True, False)
     """
 
@@ -126,19 +126,19 @@ class FrameTags:
         self._count = 0
 
     def closed(self, fields: bytes, payload: bytes) -> list[Buffer]:
-        """Return the frame with its tag."""
+        """Return the packet with its tag."""
         if len(payload) <= _JOIN_BYTES:
-            frame = fields + payload
-            return [frame + self._cipher.encrypt(self._next(), b"", frame)]
-        frame = fields + self._tag_of(payload)
-        return [fields, payload, self._cipher.encrypt(self._next(), b"", frame)]
+            packet = fields + payload
+            return [packet + self._cipher.encrypt(self._next(), b"", packet)]
+        packet = fields + self._tag_of(payload)
+        return [fields, payload, self._cipher.encrypt(self._next(), b"", packet)]
 
-    def is_whole(self, frame: Buffer, trailer: Buffer) -> bool:
-        """Whether the tag is right for the frame that must come next."""
-        if len(frame) > FIELD_BYTES + _JOIN_BYTES:
-            frame = bytes(frame[:FIELD_BYTES]) + self._tag_of(frame[FIELD_BYTES:])
+    def is_whole(self, packet: Buffer, trailer: Buffer) -> bool:
+        """Whether the tag is right for the packet that must come next."""
+        if len(packet) > FIELD_BYTES + _JOIN_BYTES:
+            packet = bytes(packet[:FIELD_BYTES]) + self._tag_of(packet[FIELD_BYTES:])
         try:
-            self._cipher.decrypt(self._next(), trailer, frame)
+            self._cipher.decrypt(self._next(), trailer, packet)
         except InvalidTag:
             return False
         return True
@@ -148,7 +148,7 @@ class FrameTags:
         return self._cipher.encrypt(nonce, b"", payload)
 
     def _next(self) -> bytes:
-        nonce = _NONCE.pack(_OF_FRAME, self._count)
+        nonce = _NONCE.pack(_OF_PACKET, self._count)
         self._count += 1
         return nonce
 

@@ -1,7 +1,7 @@
 """What lies between the bytes of the protocol and a socket: nothing, or TLS.
 
 Both lines have the same methods, which never wait: `BlockingIOError` means that the
-socket has nothing for us now, or no room.  A line knows no handshake of the job and no frames.
+socket has nothing for us now, or no room.  A line knows no handshake of the job and no packets.
 """
 
 from __future__ import annotations

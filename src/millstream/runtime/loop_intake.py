@@ -89,7 +89,7 @@ class LoopIntake(ChannelIntake, ABC):
     def _hear(self, message: Any) -> None:
         match message:
             case EpochPassedOn(barrier):
-                self._obey(self._aligner.handle(EpochAnnounced(barrier)))
+                self._apply(self._aligner.handle(EpochAnnounced(barrier)))
             case LoopUnread():
                 self._is_unread = True
                 self._leave_inputs()

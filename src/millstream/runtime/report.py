@@ -24,7 +24,7 @@ __all__ = ["failure_report"]
 _TEXT_LETTERS_MAX = 16 * 1024
 _DETAILS_LETTERS_MAX = 128 * 1024
 _CAUSE_BYTES_MAX = 256 * 1024
-"""A row of megabytes may stand in an error three times; the report must fit into a frame."""
+"""A row of megabytes may stand in an error three times; the report must fit into a packet."""
 
 
 def failure_report(

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from millstream.protocol.job import JobCore
     from millstream.protocol.messages import Message, Offset, StoredFile
     from millstream.runtime.deployment import Deployment
-    from millstream.runtime.snapshots import SnapshotKeeper
+    from millstream.runtime.snapshots import SnapshotCoordinator
 
 __all__ = ["Reports"]
 
@@ -62,11 +62,11 @@ class Reports:
     """The reports of all workers of one job."""
 
     def __init__(
-        self, deployment: Deployment, core: JobCore, keeper: SnapshotKeeper
+        self, deployment: Deployment, core: JobCore, snapshots: SnapshotCoordinator
     ) -> None:
         self._deployment = deployment
         self._core = core
-        self._keeper = keeper
+        self._snapshots = snapshots
         self._tasks = deployment.tasks()
         self._stages = {stage.id: stage for stage in deployment.stages.stages}
         self._sinks = {
@@ -179,7 +179,7 @@ class Reports:
         placed = enumerate(self._core.placement)
         indexes = {index for index, worker in placed if worker == peer}
         own = {task for task in self._tasks if task[1] in indexes}
-        left = own - set(self._keeper.ended_tasks)
+        left = own - set(self._snapshots.ended_tasks)
         _expect(bool(own), "it has no tasks")
         _expect(not left, f"tasks {sorted(left)} have not ended")
         member = self._core.member(peer)
@@ -192,7 +192,7 @@ class Reports:
             msg = f"there is no sink {message.sink}"
             raise RemoteProtocolError(msg)
         self._check_task(peer, stage, message.task)
-        has_ended = (stage, message.task) in self._keeper.ended_tasks
+        has_ended = (stage, message.task) in self._snapshots.ended_tasks
         _expect(not has_ended, f"task {stage}.{message.task} has ended")
         self._check_epoch(message.epoch)
 
@@ -224,7 +224,7 @@ class Reports:
         _expect(host == peer, f"task {stage}.{task} is on worker {host}")
 
     def _check_epoch(self, epoch: int) -> None:
-        epochs = self._keeper.epochs
+        epochs = self._snapshots.epochs
         can_be = epoch in epochs
         _expect(can_be, f"epoch {epoch} is none of {epochs[0]} to {epochs[-1]}")
 
@@ -263,7 +263,7 @@ class Reports:
 def _check_sealed(sink: str, sealed: bytes) -> None:
     """Check what can be of a transaction before a manifest relies on it.
 
-    One with objects of the user's classes is left to `ledger.check_readable`: that the
+    One with objects of the user's classes is left to `manifests.check_readable`: that the
     driver cannot import them is no mistake of the worker.
     """
     try:

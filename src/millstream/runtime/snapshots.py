@@ -22,11 +22,15 @@ from millstream.protocol.ids import Epoch
 from millstream.protocol.snapshots import Phase, SnapshotCore
 from millstream.protocol.story import Severity, Story
 from millstream.runtime.forgetting import collect_garbage
-from millstream.runtime.ledger import Ledger, check_readable, transactions_of
+from millstream.runtime.manifests import (
+    ManifestBuilder,
+    check_readable,
+    transactions_of,
+)
 from millstream.runtime.restoring import is_same_plan
 from millstream.runtime.results import Results, packed_parts
+from millstream.runtime.snapshot_stats import REMEMBERED_MAX, snapshot_of
 from millstream.runtime.stopping import Stops
-from millstream.runtime.taken import REMEMBERED_MAX, snapshot_of
 from millstream.runtime.takeover import fall_back
 from millstream.state.layout import file_name
 from millstream.state.manifest import FileRef, Manifest
@@ -40,11 +44,11 @@ if TYPE_CHECKING:
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.forgetting import Offsets
     from millstream.runtime.results import ResultPart
-    from millstream.runtime.taken import Snapshot
+    from millstream.runtime.snapshot_stats import Snapshot
     from millstream.state.manifest import Transaction
     from millstream.state.store import SnapshotStore
 
-__all__ = ["Backing", "MergeFiles", "Output", "Savepoint", "SnapshotKeeper"]
+__all__ = ["DriverContext", "MergeFiles", "Output", "Savepoint", "SnapshotCoordinator"]
 
 
 class _Piece(Enum):
@@ -78,7 +82,7 @@ class Output(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Backing:
+class DriverContext:
     """What stands behind a job in the driver.
 
     Attributes
@@ -112,7 +116,7 @@ class Backing:
         return self.claim > 0
 
 
-class SnapshotKeeper:
+class SnapshotCoordinator:
     """Carries out what the snapshot core decides.
 
     Parameters
@@ -128,14 +132,14 @@ class SnapshotKeeper:
     def __init__(
         self,
         deployment: Deployment,
-        backing: Backing,
+        driver: DriverContext,
         background: Background,
         tell: Callable[[events.Command | MergeFiles], None],
         *,
         story: Story | None = None,
         wall_ms: Callable[[], int] = int,
     ) -> None:
-        manifest = backing.manifest
+        manifest = driver.manifest
         splits = None
         if (
             manifest is not None
@@ -143,15 +147,15 @@ class SnapshotKeeper:
         ):
             # Of a source that was added, it is not known there how it is cut.
             splits = manifest.splits
-        self.ledger = Ledger(deployment, backing.claim, manifest, splits)
+        self.manifests = ManifestBuilder(deployment, driver.claim, manifest, splits)
         #: The last complete snapshots of this run, oldest first.
         self.taken: deque[Snapshot] = deque(maxlen=REMEMBERED_MAX)
-        self._store = backing.store if backing.is_keeping else None
+        self._store = driver.store if driver.is_keeping else None
         self._background = background
-        self._output = backing.output
-        self._is_writing = backing.is_writing
-        self._results = backing.results
-        self._forget = backing.forget
+        self._output = driver.output
+        self._is_writing = driver.is_writing
+        self._results = driver.results
+        self._forget = driver.forget
         self._tell = tell
         self._story = story or Story()
         self._wall_ms = wall_ms
@@ -169,7 +173,7 @@ class SnapshotKeeper:
         self._core = SnapshotCore(
             epoch=Epoch(epoch),
             last_used=epoch,
-            interval_ns=interval_ns if backing.is_keeping else None,
+            interval_ns=interval_ns if driver.is_keeping else None,
             timeout_ns=config.snapshot_timeout_ms * 1_000_000,
             retry_ns=config.snapshot_retry_ms * 1_000_000,
             is_synchronous=config.snapshot_mode == "synchronous",
@@ -228,9 +232,9 @@ class SnapshotKeeper:
                 self._generation = generation
                 self._task_count = len(tasks)
                 # Whoever was told to merge is gone, or has forgotten it.
-                self.ledger.compactions.clear()
+                self.manifests.compactions.clear()
             case events.Interrupted():
-                self.ledger.compactions.clear()
+                self.manifests.compactions.clear()
         for command in self._core.handle(event):
             self._carry_out(command)
 
@@ -261,7 +265,7 @@ class SnapshotKeeper:
     def compacted(self, report: Compacted) -> None:
         """Take up that a task has merged its files."""
         if report.generation == self._generation:
-            self.ledger.compactions.add(report)
+            self.manifests.compactions.add(report)
 
     def close(self) -> None:
         """Carry out nothing more."""
@@ -291,7 +295,7 @@ class SnapshotKeeper:
         if self._store is None:
             self.handle(events.Stored(command.epoch))
             return
-        since = 0 if self.ledger.manifest is None else self.ledger.manifest.epoch
+        since = 0 if self.manifests.manifest is None else self.manifests.manifest.epoch
         parts = self._results.between(since, command.epoch)
         work = partial(self._write_own_files, command, self._generation, parts)
         self._submit(_Piece.OWN_FILES, command.epoch, work)
@@ -302,14 +306,14 @@ class SnapshotKeeper:
         """Write how the sources were cut, once, and the rows that came to the driver."""
         check_readable(transactions_of(store))
         epoch = store.epoch
-        splits = self.ledger.splits or self._write_splits(epoch, generation)
+        splits = self.manifests.splits or self._write_splits(epoch, generation)
         if not parts:
             return splits, None
         name = self._name(epoch, f"results-{generation}.state")
         return splits, self._write_file(name, packed_parts(parts), epoch)
 
     def _write_splits(self, epoch: int, generation: int) -> FileRef:
-        deployment = self.ledger.deployment
+        deployment = self.manifests.deployment
         names = {
             stage.nodes[0].id: stage.nodes[0].name
             for stage in deployment.stages.stages
@@ -326,14 +330,14 @@ class SnapshotKeeper:
         return FileRef(name, length, digest, (), True, epoch, 0, 0, 0)  # noqa: FBT003
 
     def _name(self, epoch: int, rest: str) -> str:
-        return file_name(epoch, self.ledger.deployment.run, rest)
+        return file_name(epoch, self.manifests.deployment.run, rest)
 
     def _store_manifest(self, splits: FileRef, rows: FileRef | None) -> None:
         assert self._store is not None
         assert self._storing is not None
-        self.ledger.splits = splits
+        self.manifests.splits = splits
         duration_ms = self._duration_ns(self._storing) // 1_000_000
-        manifest = self.ledger.next_manifest(
+        manifest = self.manifests.next_manifest(
             self._storing, self._generation, rows, duration_ms, _date(self._wall_ms())
         )
         self._writing = manifest
@@ -389,8 +393,8 @@ class SnapshotKeeper:
 
     def _handle_manifest(self, epoch: int) -> None:
         assert self._storing is not None
-        self.ledger.manifest = self._writing
-        self.ledger.compactions.settle()
+        self.manifests.manifest = self._writing
+        self.manifests.compactions.settle()
         self.taken.append(snapshot_of(self._storing, self._duration_ns(self._storing)))
         self.handle(events.Stored(epoch))
 
@@ -415,28 +419,28 @@ class SnapshotKeeper:
 
     def _handle_committed(self, epoch: int) -> None:
         self.handle(events.Committed(epoch))
-        manifest = self.ledger.manifest
+        manifest = self.manifests.manifest
         if self._store is None or manifest is None or self._is_halted:
             return
         self._copy_savepoints(epoch)
         if self.is_running:
             self._compact(manifest)
-        retain = self.ledger.deployment.config.snapshots_retained
-        oldest = Epoch(self.ledger.compactions.oldest_epoch(epoch))
+        retain = self.manifests.deployment.config.snapshots_retained
+        oldest = Epoch(self.manifests.compactions.oldest_epoch(epoch))
         forget = self._forget
         work = partial(collect_garbage, self._store, forget, retain, oldest_open=oldest)
         self._submit(_Piece.GARBAGE, epoch, work)
 
     def _compact(self, manifest: Manifest) -> None:
         """Let tasks merge their files; only those who run can tell when it is done."""
-        stages = self.ledger.compactions.begin(manifest.files, manifest.epoch)
+        stages = self.manifests.compactions.begin(manifest.files, manifest.epoch)
         if stages:
-            self._tell(MergeFiles(self.ledger.snapshot, stages))
+            self._tell(MergeFiles(self.manifests.snapshot, stages))
 
     def _copy_savepoints(self, epoch: int) -> None:
         due = [s for s in self._savepoints if s.after < epoch]
         self._savepoints = [s for s in self._savepoints if s not in due]
-        manifest = self.ledger.manifest
+        manifest = self.manifests.manifest
         assert manifest is not None
         assert self._store is not None
         for savepoint in due:
@@ -445,7 +449,7 @@ class SnapshotKeeper:
 
     def _copy_last(self) -> None:
         """Copy the epoch behind which the job ends to wherever it is wanted."""
-        store, manifest = self._store, self.ledger.manifest
+        store, manifest = self._store, self.manifests.manifest
         for savepoint in self._stops.due():
             assert store is not None, "a job without snapshots is not asked to stop"
             assert manifest is not None, "an epoch is complete"
@@ -478,13 +482,17 @@ class SnapshotKeeper:
 
     def _fall_back(self) -> None:
         assert self._store is not None
-        deployment = self.ledger.deployment
+        deployment = self.manifests.deployment
         work = partial(fall_back, self._store, deployment, is_writing=self._is_writing)
         self._submit(_Piece.FALL_BACK, 0, work)
 
     def _handle_fallen_back(self, claim: int, manifest: Manifest) -> None:
-        ledger = self.ledger
-        ledger.claim, ledger.manifest, ledger.splits = claim, manifest, manifest.splits
+        manifests = self.manifests
+        manifests.claim, manifests.manifest, manifests.splits = (
+            claim,
+            manifest,
+            manifest.splits,
+        )
         self.handle(events.FellBack(manifest.epoch))
 
 

@@ -335,7 +335,7 @@ class Task:
         return True
 
     def _has_given_time(self) -> bool:
-        """Send a new promise of an operator that gives time, if there is one."""
+        """Send a new watermark of an operator that assigns timestamps, if there is one."""
         given = self._time.given(self._intake, self._now_ns)
         if given is not None:
             self._pending = self._chain.pass_watermark(given[1], given[0] + 1)
@@ -347,7 +347,7 @@ class Task:
             ticked = self._time.ticked()
             if ticked is None:
                 return False
-            self._pending = self._chain.say(*ticked, "when its time had come")
+            self._pending = self._chain.emit_from(*ticked, "when its time had come")
         for _ in range(self._slice_batches):
             if self._is_blocked():
                 break
@@ -464,7 +464,7 @@ class Task:
         """Whether an operator needs nothing more of the input."""
         for port in self._intake.over_ports():
             for operator in self._chain.operators[:1]:
-                operator.end_port(port)
+                operator.on_input_end(port)
         return any(operator.is_satisfied for operator in self._chain.operators)
 
     def _nodes_before_satisfied(self) -> int:
@@ -494,7 +494,7 @@ class Task:
     def _finish(self) -> Iterator[None]:
         """Let the operators flush for the last time, one batch per step."""
         for index, operator in enumerate(self._chain.operators):
-            yield from self._chain.say(index, operator.finish)
+            yield from self._chain.emit_from(index, operator.finish)
             self._seal(operator, Epoch(self.epoch + 1))
 
     def _finish_behind(self, over: frozenset[int]) -> Iterator[None]:
@@ -502,7 +502,7 @@ class Task:
         self._intake.close()
         for index, operator in enumerate(self._chain.operators):
             if over.isdisjoint(node.id for node in operator.nodes):
-                yield from self._chain.say(index, operator.finish)
+                yield from self._chain.emit_from(index, operator.finish)
                 self._seal(operator, Epoch(self.epoch + 1))
 
     def _finish_slice(self) -> None:
@@ -521,7 +521,7 @@ class Task:
             if self._intake.has_rounds:
                 operator.restart(self._intake.ended_ports)
             else:
-                operator.go_on()
+                operator.reset_after_flush()
         self._mark_round(0)
         self._intake.begin_round()
         self.phase = TaskPhase.RUNNING

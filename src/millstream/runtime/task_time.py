@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.operators.base import Operator
-from millstream.operators.time.assign import TimeGiver
+from millstream.operators.time.assign import TimestampAssigner
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ class TaskTime:
         self.reached = BEGINNING
         self._chain = chain
         self._clock = clock
-        self._givers = [(i, o) for i, o in enumerate(chain) if isinstance(o, TimeGiver)]
+        self._givers = [
+            (i, o) for i, o in enumerate(chain) if isinstance(o, TimestampAssigner)
+        ]
         #: Operators that may ask to be called by the clock.
         self._tickers = [
             (index, operator)
@@ -78,7 +80,7 @@ class TaskTime:
         return None
 
     def given(self, intake: Intake, now_ns: int) -> tuple[int, Watermark] | None:
-        """Return a new promise, and the place of the operator that gives it."""
+        """Return a new watermark, and the place of the operator that makes it."""
         for index, giver in self._givers:
             origins = intake.open_origins(are_waiting=not giver.splits_in_order)
             watermark = giver.due(origins, now_ns)

@@ -3,7 +3,7 @@
 `TCPNetwork` decides which connection may live and tells the caller what happened;
 `runtime.connection` moves the bytes, `protocol.handshake` says who may speak,
 `protocol.half_open` who must wait outside, `protocol.permits` what may be said, and
-`runtime.wire` knows what a frame looks like.  Nothing here knows what frames mean,
+`runtime.wire` knows what a packet looks like.  Nothing here knows what packets mean,
 and nothing from a stranger is decoded or kept.
 
 All connections of a job are protected in the same way, which is decided when it starts;
@@ -11,7 +11,7 @@ there is nothing to agree on.
 
 Of each pair of peers one side dials.  A second connection of a peer that is already
 connected is refused.  A connection of role HEARTBEAT stands beside the main one: its
-frames arrive, but neither its coming nor its going is an event.
+packets arrive, but neither its coming nor its going is an event.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from millstream.errors import LocalProtocolError, RemoteProtocolError
-from millstream.ports import FrameArrived, PeerConnected, PeerLost
+from millstream.ports import PacketArrived, PeerConnected, PeerLost
 from millstream.protocol.half_open import HalfOpen
 from millstream.protocol.handshake import (
     NONCE_BYTES,
@@ -43,19 +43,19 @@ from millstream.runtime.connection import (
     ConnectionLostError,
     PeerAbsentError,
 )
-from millstream.runtime.integrity import CHECKSUM, UNTOUCHED, FrameTags
+from millstream.runtime.integrity import CHECKSUM, UNTOUCHED, PacketTags
 from millstream.runtime.line import CIPHER_BYTES, PlainLine, TLSLine
 from millstream.runtime.tls import TLSContexts
-from millstream.runtime.wire import RECEIVE_BYTES, FrameDecoder, FrameEncoder
+from millstream.runtime.wire import RECEIVE_BYTES, PacketDecoder, PacketEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.config import Config
     from millstream.ports import Address, Clock, NetworkEvent
-    from millstream.protocol.frames import Frame
-    from millstream.protocol.handshake import FrameKeys
+    from millstream.protocol.handshake import PacketKeys
     from millstream.protocol.ids import PeerId
+    from millstream.protocol.packets import Packet
     from millstream.runtime.integrity import Integrity
     from millstream.runtime.line import Line
     from millstream.runtime.tls import Certificate
@@ -66,7 +66,7 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _ACCEPTS_PER_TURN = 32
 _LISTEN_BACKLOG = 1024
 _FLUSH_BYTES = 256 * 1024
-"""Frames wait for the next poll, to leave together, until they are this many bytes."""
+"""Packets wait for the next poll, to leave together, until they are this many bytes."""
 _LOOK_NS = 1_000_000_000
 """Time between two looks at how long peers have been silent."""
 _FAREWELL_NS = 200_000_000
@@ -94,7 +94,7 @@ class TCPNetwork:
         Measures the deadline of a handshake.
     config
         `handshake_ms`, `lease_ms`, `half_open_max`, `half_open_address_max` and
-        `frame_bytes_max` are used.
+        `packet_bytes_max` are used.
     host
         Interface to listen on.
     protection
@@ -130,13 +130,13 @@ class TCPNetwork:
         self._protection = protection
         self._contexts = _contexts(protection, certificate, job)
         self._cipher = memoryview(bytearray(CIPHER_BYTES if self._contexts else 0))
-        self._encoder = FrameEncoder(config.frame_bytes_max)
+        self._encoder = PacketEncoder(config.packet_bytes_max)
         self._receive_buffer = bytearray(RECEIVE_BYTES)
         self._peers: dict[PeerId, Connection] = {}
         self._heartbeats: dict[PeerId, Connection] = {}
         self._dialed: dict[Connection, None] = {}
         #: Accepted connections that have not proved yet, in the order they came.
-        self._strangers: dict[Connection, None] = {}
+        self._unauthenticated: dict[Connection, None] = {}
         self._half_open: HalfOpen[Connection] = HalfOpen(
             config.half_open_max, config.half_open_address_max, choose=secrets.choice
         )
@@ -170,7 +170,7 @@ class TCPNetwork:
     @property
     def half_open_count(self) -> int:
         """Accepted connections that have not proved yet to whom they belong."""
-        return len(self._strangers)
+        return len(self._unauthenticated)
 
     def connect(
         self, peer: PeerId, address: Address, *, role: Role = Role.DATA
@@ -206,26 +206,26 @@ class TCPNetwork:
                 is_absent = number == errno.ECONNREFUSED
                 self._lose(connection, os.strerror(number), is_absent=is_absent)
 
-    def send(self, peer: PeerId, frame: Frame) -> int:
-        """Queue a frame and return the credit it takes; a lost peer takes nothing.
+    def send(self, peer: PeerId, packet: Packet) -> int:
+        """Queue a packet and return the credit it takes; a lost peer takes nothing.
 
         Raises
         ------
         TransportError
-            If the frame is longer than a peer accepts.
+            If the packet is longer than a peer accepts.
         Exception
             Whatever pickling a row raises, as it is.
         """
         connection = self._peers.get(peer)
         if connection is None:
             return 0
-        connection.queue(*self._encoder.encode(frame))
+        connection.queue(*self._encoder.encode(packet))
         if connection.is_open and not connection.is_stuck:
             if connection.backlog >= _FLUSH_BYTES:
                 self._flush(connection)
             else:
                 self._unflushed[connection] = None
-        return frame.cost
+        return packet.cost
 
     def backlog(self, peer: PeerId) -> int:
         """Bytes queued for the peer that have not left this process."""
@@ -243,7 +243,7 @@ class TCPNetwork:
                 self._accept()
             else:
                 self._serve(connection, mask)
-        if self._dialed or self._strangers:
+        if self._dialed or self._unauthenticated:
             self._expire()
         self._look_after_links()
         events, self._events = self._events, []
@@ -265,9 +265,9 @@ class TCPNetwork:
         if self._listener is not None:
             self._selector.unregister(self._listener)
             self._listener.close()
-        for connection in (*self._dialed, *self._strangers):
+        for connection in (*self._dialed, *self._unauthenticated):
             self._drop(connection)
-        self._bid_farewell()
+        self._drain_on_close()
         for connection in (*self._peers.values(), *self._heartbeats.values()):
             self._drop(connection)
         self._selector.close()
@@ -289,7 +289,7 @@ class TCPNetwork:
             mask = _READ | _WRITE if connection.is_stuck else _READ
             self._selector.modify(connection.sock, mask, connection)
 
-    def _bid_farewell(self) -> None:
+    def _drain_on_close(self) -> None:
         """Flush for a bounded time; the waits are counted lest the clock stands."""
         deadline_ns = self._clock.monotonic_ns() + _FAREWELL_NS
         self._flush_all()
@@ -323,7 +323,7 @@ class TCPNetwork:
         assert connection.peer is not None
         peer, events = connection.peer, self._events
         try:
-            events += [FrameArrived(peer, frame) for frame in connection.read()]
+            events += [PacketArrived(peer, packet) for packet in connection.read()]
         except (ConnectionLostError, RemoteProtocolError) as error:
             self._lose(connection, str(error))
         else:
@@ -359,7 +359,7 @@ class TCPNetwork:
         line = self._line(sock, is_client=False)
         deadline_ns = self._deadline_ns(self._config.handshake_ms)
         connection = Connection(sock, line, machine, deadline_ns)
-        self._strangers[connection] = None
+        self._unauthenticated[connection] = None
         self._selector.register(sock, _READ, connection)
         self._evict(self._half_open.admit(connection, address))
         self._advance(connection)
@@ -398,7 +398,7 @@ class TCPNetwork:
         last = outcomes[-1]
         if isinstance(last, Refused):
             self._lose(connection, last.reason)
-        elif isinstance(last, Done) and self._is_intruder(connection, last):
+        elif isinstance(last, Done) and self._is_duplicate(connection, last):
             self._drop(connection)
         else:
             self._carry_out(connection, outcomes)
@@ -424,7 +424,7 @@ class TCPNetwork:
         if isinstance(last, Done):
             self._welcome(connection, last)
 
-    def _is_intruder(self, connection: Connection, done: Done) -> bool:
+    def _is_duplicate(self, connection: Connection, done: Done) -> bool:
         if done.role is Role.HEARTBEAT:
             return False
         return self._peers.get(done.peer, connection) is not connection
@@ -432,9 +432,9 @@ class TCPNetwork:
     def _welcome(self, connection: Connection, done: Done) -> None:
         was_dialed = connection.peer is not None
         sending, receiving = self._integrities(done.keys)
-        decoder = FrameDecoder(
+        decoder = PacketDecoder(
             self._receive_buffer,
-            self._config.frame_bytes_max,
+            self._config.packet_bytes_max,
             permit(self._own_id, done.peer, done.role),
             receiving,
         )
@@ -452,25 +452,25 @@ class TCPNetwork:
         self._flush(connection)
         self._take_leftover(connection, done)
 
-    def _integrities(self, keys: FrameKeys) -> tuple[Integrity, Integrity]:
-        """Return what guards the frames that we send and those that we receive."""
+    def _integrities(self, keys: PacketKeys) -> tuple[Integrity, Integrity]:
+        """Return what guards the packets that we send and those that we receive."""
         if self._protection is Protection.MAC:
-            return FrameTags(keys.sending), FrameTags(keys.receiving)
+            return PacketTags(keys.sending), PacketTags(keys.receiving)
         is_tls = self._protection is Protection.TLS
         return (UNTOUCHED, UNTOUCHED) if is_tls else (CHECKSUM, CHECKSUM)
 
     def _take_leftover(self, connection: Connection, done: Done) -> None:
-        """Take frames that came right behind the handshake; no event tells of them."""
+        """Take packets that came right behind the handshake; no event tells of them."""
         try:
-            frames = connection.feed(done.leftover) + connection.rest()
+            packets = connection.feed(done.leftover) + connection.rest()
         except (ConnectionLostError, RemoteProtocolError) as error:
             self._lose(connection, str(error))
         else:
-            self._events += [FrameArrived(done.peer, frame) for frame in frames]
+            self._events += [PacketArrived(done.peer, packet) for packet in packets]
 
     def _expire(self) -> None:
         now_ns = self._clock.monotonic_ns()
-        for connection in (*self._dialed, *self._strangers):
+        for connection in (*self._dialed, *self._unauthenticated):
             if connection.deadline_ns <= now_ns:
                 reason = f"no handshake within {self._config.handshake_ms} ms"
                 self._lose(connection, reason)
@@ -515,7 +515,7 @@ class TCPNetwork:
         connection.close()
 
     def _forget_stranger(self, connection: Connection) -> None:
-        self._strangers.pop(connection, None)
+        self._unauthenticated.pop(connection, None)
         self._half_open.remove(connection)
 
     def _deadline_ns(self, duration_ms: int) -> int:
@@ -524,10 +524,10 @@ class TCPNetwork:
     def _patience_s(self, timeout_s: float) -> float:
         if self._events:
             return 0.0
-        if not self._dialed and not self._strangers:
+        if not self._dialed and not self._unauthenticated:
             return timeout_s
         # All strangers have the same time, so the first of them is the first to go.
-        waiting = [*self._dialed, *islice(self._strangers, 1)]
+        waiting = [*self._dialed, *islice(self._unauthenticated, 1)]
         deadline_ns = min(connection.deadline_ns for connection in waiting)
         left_ns = deadline_ns - self._clock.monotonic_ns()
         return min(timeout_s, max(0, left_ns) / 1_000_000_000)

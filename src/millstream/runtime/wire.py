@@ -1,6 +1,6 @@
-"""Frames as bytes, and bytes as frames.
+"""Packets as bytes, and bytes as packets.
 
-A frame is a header of fixed size, a payload and a trailer::
+A packet is a header of fixed size, a payload and a trailer::
 
     magic 2 | version 1 | kind 1 | generation 4 | channel 4 | sequence 8 | length 4 |
     payload ... | trailer
@@ -24,7 +24,7 @@ ROUND      whether a flush is asked for, 1 byte
 END CLOSE  nothing
 =========  ==========================================================
 
-Batches are pickled, so a `FrameDecoder` may only ever be fed by a peer that has
+Batches are pickled, so a `PacketDecoder` may only ever be fed by a peer that has
 proved that it belongs to the job.  This module does not know who that is, and it
 does not check generations, sequences or credit.  Whatever decoding raises, a panic of
 native code included, is the peer's fault and ends no more than its connection.
@@ -47,9 +47,9 @@ from millstream.protocol.barrier import (
     barrier_from_wire,
     splits_from_wire,
 )
-from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation
 from millstream.protocol.messages import from_wire, to_wire
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.protocol.permits import ANYTHING
 from millstream.protocol.watermark import Watermark
 from millstream.runtime.arrow_check import refuse_greedy
@@ -62,49 +62,49 @@ if TYPE_CHECKING:
     from millstream.protocol.permits import Permit
     from millstream.runtime.integrity import Integrity
 
-__all__ = ["MAGIC", "RECEIVE_BYTES", "VERSION", "FrameDecoder", "FrameEncoder"]
+__all__ = ["MAGIC", "RECEIVE_BYTES", "VERSION", "PacketDecoder", "PacketEncoder"]
 
 MAGIC = b"MF"
 VERSION = 2
 RECEIVE_BYTES = 512 * 1024
-"""Size of the buffer that decoders share; beyond it a frame gets memory of its own."""
+"""Size of the buffer that decoders share; beyond it a packet gets memory of its own."""
 
 _FIELDS = struct.Struct(">2sBBIIQI")
 _CREDIT = struct.Struct(">Q")
 _WATERMARK = struct.Struct(">q?")
 
-_Header = tuple[FrameKind, Generation, ChannelId, int, int]
+_Header = tuple[PacketKind, Generation, ChannelId, int, int]
 """Kind, generation, channel, sequence and length; a tuple for its speed."""
 _LENGTH = 4
 
 _TEXT_ERRORS = "surrogatepass"
 """A name or a message may hold lone surrogates, as `os.fsdecode` makes them."""
 
-_KINDS = {int(kind): kind for kind in FrameKind}
+_KINDS = {int(kind): kind for kind in PacketKind}
 _PAYLOAD_BYTES = {
-    FrameKind.END: 0,
-    FrameKind.CLOSE: 0,
-    FrameKind.ROUND: 1,
-    FrameKind.CREDIT: _CREDIT.size,
-    FrameKind.HOPS: _CREDIT.size,
-    FrameKind.WATERMARK: _WATERMARK.size,
+    PacketKind.END: 0,
+    PacketKind.CLOSE: 0,
+    PacketKind.ROUND: 1,
+    PacketKind.CREDIT: _CREDIT.size,
+    PacketKind.HOPS: _CREDIT.size,
+    PacketKind.WATERMARK: _WATERMARK.size,
 }
 
 
-class FrameEncoder:
-    """Turn frames into what `Integrity.closed` takes.
+class PacketEncoder:
+    """Turn packets into what `Integrity.closed` takes.
 
     Parameters
     ----------
-    frame_bytes_max
+    packet_bytes_max
         Longest payload that the peers accept.
     """
 
-    def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+    def __init__(self, packet_bytes_max: int) -> None:
+        self._packet_bytes_max = packet_bytes_max
 
-    def encode(self, frame: Frame) -> tuple[bytes, bytes]:
-        """Return header and payload of a frame, and set its cost if it is a batch.
+    def encode(self, packet: Packet) -> tuple[bytes, bytes]:
+        """Return header and payload of a packet, and set its cost if it is a batch.
 
         Raises
         ------
@@ -113,46 +113,46 @@ class FrameEncoder:
         Exception
             Whatever pickling a row raises, as it is.
         """
-        payload = _payload(frame)
+        payload = _payload(packet)
         length = len(payload)
-        if length > self._frame_bytes_max:
+        if length > self._packet_bytes_max:
             msg = (
-                f"a {frame.kind.name} frame of {length} bytes does not fit into the "
-                f"{self._frame_bytes_max} bytes of frame_bytes_max; send fewer rows at "
+                f"a {packet.kind.name} packet of {length} bytes does not fit into the "
+                f"{self._packet_bytes_max} bytes of packet_bytes_max; send fewer rows at "
                 "once or raise the setting"
             )
             raise TransportError(msg)
-        if frame.kind is FrameKind.BATCH:
-            frame.cost = length
+        if packet.kind is PacketKind.BATCH:
+            packet.cost = length
         fields = _FIELDS.pack(
             MAGIC,
             VERSION,
-            frame.kind,
-            frame.generation,
-            frame.channel,
-            frame.sequence,
+            packet.kind,
+            packet.generation,
+            packet.channel,
+            packet.sequence,
             length,
         )
         return fields, payload
 
 
-def _payload(frame: Frame) -> bytes:  # noqa: PLR0911 - one per kind
-    if frame.kind is FrameKind.BATCH:
-        if isinstance(frame.body, list):
-            return pickle.dumps(frame.body, 5)
-        return arrow_bytes(frame.body)
-    if frame.kind is FrameKind.MESSAGE:
-        return _packed(to_wire(frame.body))
-    if frame.kind in {FrameKind.BARRIER, FrameKind.SPLITS}:
-        return _packed(frame.body.to_wire())
-    if frame.kind is FrameKind.CREDIT:
-        return _CREDIT.pack(frame.body)
-    if frame.kind is FrameKind.HOPS:
-        return _CREDIT.pack(frame.body.count)
-    if frame.kind is FrameKind.ROUND:
-        return bytes([frame.body.asks_flush])
-    if frame.kind is FrameKind.WATERMARK:
-        return _WATERMARK.pack(frame.body.time, frame.body.is_idle)
+def _payload(packet: Packet) -> bytes:  # noqa: PLR0911 - one per kind
+    if packet.kind is PacketKind.BATCH:
+        if isinstance(packet.body, list):
+            return pickle.dumps(packet.body, 5)
+        return arrow_bytes(packet.body)
+    if packet.kind is PacketKind.MESSAGE:
+        return _packed(to_wire(packet.body))
+    if packet.kind in {PacketKind.BARRIER, PacketKind.SPLITS}:
+        return _packed(packet.body.to_wire())
+    if packet.kind is PacketKind.CREDIT:
+        return _CREDIT.pack(packet.body)
+    if packet.kind is PacketKind.HOPS:
+        return _CREDIT.pack(packet.body.count)
+    if packet.kind is PacketKind.ROUND:
+        return bytes([packet.body.asks_flush])
+    if packet.kind is PacketKind.WATERMARK:
+        return _WATERMARK.pack(packet.body.time, packet.body.is_idle)
     return b""
 
 
@@ -161,8 +161,8 @@ def _packed(wire: object) -> bytes:
     return packed
 
 
-class FrameDecoder:
-    """Cut a stream of bytes into frames; the caller moves the bytes.
+class PacketDecoder:
+    """Cut a stream of bytes into packets; the caller moves the bytes.
 
     Write into `writable()`, then tell `received` how many bytes came.  Between the
     two nobody else may use the shared buffer; after them it is free.
@@ -171,18 +171,18 @@ class FrameDecoder:
     ----------
     shared
         The buffer that all decoders of one thread receive into.
-    frame_bytes_max
+    packet_bytes_max
         Longest payload that is accepted.
     permit
         What may come from this peer.
     integrity
-        Says whether a frame is whole.
+        Says whether a packet is whole.
 
     Examples
     --------
-    >>> end = Frame(FrameKind.END, Generation(1), ChannelId(2), 3)
-    >>> decoder = FrameDecoder(bytearray(64), frame_bytes_max=1024)
-    >>> (data,) = CHECKSUM.closed(*FrameEncoder(1024).encode(end))
+    >>> end = Packet(PacketKind.END, Generation(1), ChannelId(2), 3)
+    >>> decoder = PacketDecoder(bytearray(64), packet_bytes_max=1024)
+    >>> (data,) = CHECKSUM.closed(*PacketEncoder(1024).encode(end))
     >>> decoder.feed(data) == [end]
     True
     """
@@ -190,14 +190,14 @@ class FrameDecoder:
     def __init__(
         self,
         shared: bytearray,
-        frame_bytes_max: int,
+        packet_bytes_max: int,
         permit: Permit = ANYTHING,
         integrity: Integrity = CHECKSUM,
     ) -> None:
         self._shared = memoryview(shared)
         self._permit = permit
         self._payload_bytes_max = min(
-            frame_bytes_max, permit.payload_bytes_max or frame_bytes_max
+            packet_bytes_max, permit.payload_bytes_max or packet_bytes_max
         )
         self._integrity = integrity
         self._around_bytes = FIELD_BYTES + integrity.trailer_bytes
@@ -214,13 +214,13 @@ class FrameDecoder:
         self._shared[: self._filled] = self._tail
         return self._shared[self._filled :]
 
-    def received(self, count: int) -> list[Frame]:
-        """Take note of `count` new bytes and return the frames they complete.
+    def received(self, count: int) -> list[Packet]:
+        """Take note of `count` new bytes and return the packets they complete.
 
         Raises
         ------
         RemoteProtocolError
-            If the peer sent what is no frame; the decoder is useless afterwards.
+            If the peer sent what is no packet; the decoder is useless afterwards.
         """
         self._filled += count
         if self._large is None:
@@ -230,19 +230,19 @@ class FrameDecoder:
         large, self._large, self._tail = self._large, None, b""
         return [self._decode(large, 0, self._header(large, 0))]
 
-    def feed(self, data: Buffer) -> list[Frame]:
+    def feed(self, data: Buffer) -> list[Packet]:
         """Take bytes that are somewhere else already."""
-        frames: list[Frame] = []
+        packets: list[Packet] = []
         while data:
             target = self.writable()
             count = min(len(target), len(data))
             target[:count] = data[:count]
-            frames += self.received(count)
+            packets += self.received(count)
             data = data[count:]
-        return frames
+        return packets
 
-    def _cut(self, view: memoryview) -> list[Frame]:
-        frames: list[Frame] = []
+    def _cut(self, view: memoryview) -> list[Packet]:
+        packets: list[Packet] = []
         start, end = 0, len(view)
         while end - start >= FIELD_BYTES:
             header = self._header(view, start)
@@ -250,12 +250,12 @@ class FrameDecoder:
             if end - start < size:
                 if size > len(self._shared):
                     self._expect_large(view[start:], size)
-                    return frames
+                    return packets
                 break
-            frames.append(self._decode(view, start, header))
+            packets.append(self._decode(view, start, header))
             start += size
         self._tail = bytes(view[start:])
-        return frames
+        return packets
 
     def _expect_large(self, begun: memoryview, size: int) -> None:
         self._large = memoryview(bytearray(size))
@@ -267,46 +267,46 @@ class FrameDecoder:
         """Return what a header says, once all of it is plausible."""
         magic, version, number, *rest = _FIELDS.unpack_from(view, start)
         if magic != MAGIC or version != VERSION:
-            msg = f"a frame begins with {MAGIC!r} {VERSION}, got {magic!r} {version}"
+            msg = f"a packet begins with {MAGIC!r} {VERSION}, got {magic!r} {version}"
             raise RemoteProtocolError(msg)
         kind = _KINDS.get(number)
         if kind is None:
-            msg = f"there is no frame of kind {number}"
+            msg = f"there is no packet of kind {number}"
             raise RemoteProtocolError(msg)
         if kind not in self._permit.kinds:
-            msg = f"a {kind.name} frame may not come from this peer on this connection"
+            msg = f"a {kind.name} packet may not come from this peer on this connection"
             raise RemoteProtocolError(msg)
         generation, channel, sequence, length = rest
         if length > self._payload_bytes_max:
             msg = (
-                f"a {kind.name} frame announces {length} bytes; at most "
-                f"{self._payload_bytes_max} are accepted (setting frame_bytes_max)"
+                f"a {kind.name} packet announces {length} bytes; at most "
+                f"{self._payload_bytes_max} are accepted (setting packet_bytes_max)"
             )
             raise RemoteProtocolError(msg)
         fixed = _PAYLOAD_BYTES.get(kind)
         if length != fixed if fixed is not None else length == 0:
-            msg = f"a {kind.name} frame cannot have {length} bytes"
+            msg = f"a {kind.name} packet cannot have {length} bytes"
             raise RemoteProtocolError(msg)
         return kind, generation, channel, sequence, length
 
-    def _decode(self, view: memoryview, start: int, header: _Header) -> Frame:
+    def _decode(self, view: memoryview, start: int, header: _Header) -> Packet:
         kind, generation, channel, sequence, length = header
         end = start + FIELD_BYTES + length
         trailer = view[end : end + self._integrity.trailer_bytes]
         if not self._integrity.is_whole(view[start:end], trailer):
             msg = (
-                f"the {kind.name} frame {sequence} on channel {channel} was damaged on "
+                f"the {kind.name} packet {sequence} on channel {channel} was damaged on "
                 "the way, or it is not the one that its peer sent next"
             )
             raise RemoteProtocolError(msg)
         body = self._body(kind, view[start + FIELD_BYTES : end])
-        cost = length if kind is FrameKind.BATCH else 0
-        return Frame(kind, generation, channel, sequence, body, cost)
+        cost = length if kind is PacketKind.BATCH else 0
+        return Packet(kind, generation, channel, sequence, body, cost)
 
-    def _body(self, kind: FrameKind, payload: memoryview) -> Any:
+    def _body(self, kind: PacketKind, payload: memoryview) -> Any:
         """Decode a payload; Rust panics and a pickle may raise any `BaseException`."""
         try:
-            if kind is FrameKind.MESSAGE:
+            if kind is PacketKind.MESSAGE:
                 message = _unpacked(payload, "control message")
                 return from_wire(message, self._permit.messages)
             return _READERS[kind](payload)
@@ -314,7 +314,7 @@ class FrameDecoder:
             raise
         except BaseException as error:
             what = f"{type(error).__name__}: {error}"
-            msg = f"a {kind.name} frame cannot be decoded here: {what}"
+            msg = f"a {kind.name} packet cannot be decoded here: {what}"
             raise RemoteProtocolError(msg) from error
 
 
@@ -373,14 +373,14 @@ def _read_nothing(payload: memoryview) -> None:
     del payload
 
 
-_READERS: dict[FrameKind, Callable[[memoryview], Any]] = {
-    FrameKind.BATCH: _read_batch,
-    FrameKind.BARRIER: _read_barrier,
-    FrameKind.ROUND: _read_round,
-    FrameKind.HOPS: _read_hops,
-    FrameKind.WATERMARK: _read_watermark,
-    FrameKind.SPLITS: _read_splits,
-    FrameKind.CREDIT: _read_credit,
-    FrameKind.END: _read_nothing,
-    FrameKind.CLOSE: _read_nothing,
+_READERS: dict[PacketKind, Callable[[memoryview], Any]] = {
+    PacketKind.BATCH: _read_batch,
+    PacketKind.BARRIER: _read_barrier,
+    PacketKind.ROUND: _read_round,
+    PacketKind.HOPS: _read_hops,
+    PacketKind.WATERMARK: _read_watermark,
+    PacketKind.SPLITS: _read_splits,
+    PacketKind.CREDIT: _read_credit,
+    PacketKind.END: _read_nothing,
+    PacketKind.CLOSE: _read_nothing,
 }

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.observe.log import logger
-from millstream.ports import FrameArrived, PeerConnected, PeerLost
+from millstream.ports import PacketArrived, PeerConnected, PeerLost
 from millstream.protocol.barrier import barrier_from_wire
 from millstream.protocol.dialing import Dialing
-from millstream.protocol.frames import Frame, FrameKind, senseless
 from millstream.protocol.ids import COORDINATOR, ChannelId, Epoch, Generation, PeerId
 from millstream.protocol.messages import (
-    Announced,
     Compact,
-    Completed,
+    CompleteEpoch,
     Deploy,
     Emitted,
     Ended,
@@ -31,15 +29,17 @@ from millstream.protocol.messages import (
     Heartbeat,
     LinkLost,
     Message,
+    OpenEpoch,
     Progress,
     Ready,
     Register,
     Release,
-    Resumed,
+    Resume,
     Start,
     Stop,
 )
 from millstream.protocol.orders import Orders
+from millstream.protocol.packets import Packet, PacketKind, senseless
 from millstream.protocol.routing import shard_range
 from millstream.runtime.assembly import Assembly, Beginning, assemble
 from millstream.runtime.delivery import deliver
@@ -198,32 +198,32 @@ class Worker:
 
     def _handle(self, event: NetworkEvent) -> None:
         match event:
-            case FrameArrived(peer, frame) if peer in self._connected:
+            case PacketArrived(peer, packet) if peer in self._connected:
                 try:
-                    self._handle_frame(peer, frame)
+                    self._handle_packet(peer, packet)
                 except RemoteProtocolError as error:
-                    self._give_up(peer, f"{senseless(frame)}: {error}")
+                    self._give_up(peer, f"{senseless(packet)}: {error}")
             case PeerConnected(peer):
                 self._handle_connected(peer)
             case PeerLost():
                 self._handle_lost(event)
 
-    def _handle_frame(self, peer: PeerId, frame: Frame) -> None:
-        if (frame.kind is FrameKind.MESSAGE) != (peer == COORDINATOR):
+    def _handle_packet(self, peer: PeerId, packet: Packet) -> None:
+        if (packet.kind is PacketKind.MESSAGE) != (peer == COORDINATOR):
             msg = "that is not for such a peer to say"
             raise RemoteProtocolError(msg)
         if peer == COORDINATOR:
-            self._handle_message(frame.body)
+            self._handle_message(packet.body)
             return
-        if frame.generation > self._generation and frame.kind is not FrameKind.CLOSE:
+        if packet.generation > self._generation and packet.kind is not PacketKind.CLOSE:
             # Tasks that were never started close what they would have read.
-            msg = f"generation {frame.generation} has not begun"
+            msg = f"generation {packet.generation} has not begun"
             raise RemoteProtocolError(msg)
         has_tasks = self.phase not in {WorkerPhase.FAILED, WorkerPhase.OVER}
-        if frame.generation != self._generation or not has_tasks:
+        if packet.generation != self._generation or not has_tasks:
             return
         try:
-            deliver(self._made, self._placement, peer, frame)
+            deliver(self._made, self._placement, peer, packet)
         except RemoteProtocolError:
             raise
         except Exception as error:  # noqa: BLE001 - a back channel spills to a disk
@@ -277,26 +277,28 @@ class Worker:
                 self._leave(reason)
             case Release():
                 self._leave("")
-            case Start() | Announced() | Completed() | Resumed() | Compact():
+            case Start() | OpenEpoch() | CompleteEpoch() | Resume() | Compact():
                 try:
-                    self._obey(message)
+                    self._apply(message)
                 except Exception as error:  # noqa: BLE001 - a task's state may refuse
                     self._fail(error)
 
-    def _obey(self, message: Start | Announced | Completed | Resumed | Compact) -> None:
+    def _apply(
+        self, message: Start | OpenEpoch | CompleteEpoch | Resume | Compact
+    ) -> None:
         """Carry out a message that is for this generation."""
         tasks = self._made.tasks
         match message:
             case Start():
                 if self.phase is WorkerPhase.WAITING:
                     self.phase = WorkerPhase.RUNNING
-            case Announced(_, wire):
+            case OpenEpoch(_, wire):
                 for task in tasks:
                     task.announce(barrier_from_wire(wire))
-            case Completed(_, epoch):
+            case CompleteEpoch(_, epoch):
                 for task in tasks:
                     task.complete(Epoch(epoch))
-            case Resumed(_, epoch):
+            case Resume(_, epoch):
                 for task in tasks:
                     task.resume(Epoch(epoch))
             case Compact():
@@ -463,7 +465,7 @@ class Worker:
         self._give_up(writer, f"it sent what makes no sense: {error}")
 
     def _emit(self, sink: int, task: int, epoch: Epoch, rows: Rows) -> None:
-        """Send rows of a sink to the driver; too many for a frame go in halves."""
+        """Send rows of a sink to the driver; too many for a packet go in halves."""
         payload = encode_lists(rows)
         message = Emitted(self.id, self._generation, sink, task, epoch, payload)
         try:
@@ -536,5 +538,5 @@ class Worker:
         _LOG.log(level, *words, exc_info=error)
 
     def _tell(self, message: Message) -> None:
-        frame = Frame(FrameKind.MESSAGE, self._generation, _NO_CHANNEL, 0, message)
-        self._network.send(COORDINATOR, frame)
+        packet = Packet(PacketKind.MESSAGE, self._generation, _NO_CHANNEL, 0, message)
+        self._network.send(COORDINATOR, packet)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import OperatorError
 from millstream.plan.frames import CollectFrames
-from millstream.protocol.frames import ELEMENTS, FrameKind
+from millstream.protocol.packets import ELEMENTS, PacketKind
 from millstream.simulation.options import FaultKind
 from millstream.state.batches import as_rows
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.errors import MillstreamError
-    from millstream.protocol.frames import Frame
     from millstream.protocol.ids import ChannelId, Generation, PeerId
+    from millstream.protocol.packets import Packet
     from millstream.runtime.assembly import Assembly
     from millstream.runtime.channels import InputChannel
     from millstream.runtime.deployment import Deployment
@@ -64,49 +64,49 @@ class _End:
 
 
 class ChannelChecker:
-    """Sees every frame; checks the grammar and the credit of every channel."""
+    """Sees every packet; checks the grammar and the credit of every channel."""
 
     def __init__(self, config: Config, problems: list[str]) -> None:
-        self._window_bytes = config.channel_credit_bytes
+        self._credit_bytes = config.channel_credit_bytes
         self._problems = problems
         self._sent: dict[_Channel, _End] = {}
         self._arrived: dict[_Channel, _End] = {}
         self._in_flight: Counter[_Channel] = Counter()
 
-    def sent(self, source: PeerId, target: PeerId, frame: Frame) -> None:
+    def sent(self, source: PeerId, target: PeerId, packet: Packet) -> None:
         """Check what a writer hands over."""
-        if frame.kind not in ELEMENTS:
+        if packet.kind not in ELEMENTS:
             return
-        self._advance(self._sent, frame, f"worker {source} sent to worker {target}")
-        channel = (frame.generation, frame.channel)
+        self._advance(self._sent, packet, f"worker {source} sent to worker {target}")
+        channel = (packet.generation, packet.channel)
         in_flight = self._in_flight[channel]
-        if frame.kind is FrameKind.BATCH and in_flight >= self._window_bytes:
+        if packet.kind is PacketKind.BATCH and in_flight >= self._credit_bytes:
             self._problems.append(
-                f"channel {frame.channel} had {in_flight} bytes in flight when another "
-                f"batch was sent; its window is {self._window_bytes} bytes"
+                f"channel {packet.channel} had {in_flight} bytes in flight when another "
+                f"batch was sent; its window is {self._credit_bytes} bytes"
             )
-        self._in_flight[channel] += frame.cost
+        self._in_flight[channel] += packet.cost
 
-    def arrived(self, source: PeerId, target: PeerId, frame: Frame) -> None:
+    def arrived(self, source: PeerId, target: PeerId, packet: Packet) -> None:
         """Check what a reader gets."""
-        if frame.kind is FrameKind.CREDIT:
-            self._in_flight[frame.generation, frame.channel] -= frame.body
-        elif frame.kind in ELEMENTS:
+        if packet.kind is PacketKind.CREDIT:
+            self._in_flight[packet.generation, packet.channel] -= packet.body
+        elif packet.kind in ELEMENTS:
             where = f"worker {target} got from worker {source}"
-            self._advance(self._arrived, frame, where)
+            self._advance(self._arrived, packet, where)
 
-    def _advance(self, ends: dict[_Channel, _End], frame: Frame, where: str) -> None:
-        end = ends.setdefault((frame.generation, frame.channel), _End())
-        if end.is_ended or frame.sequence != end.sequence:
+    def _advance(self, ends: dict[_Channel, _End], packet: Packet, where: str) -> None:
+        end = ends.setdefault((packet.generation, packet.channel), _End())
+        if end.is_ended or packet.sequence != end.sequence:
             due = (
                 "nothing, after the end" if end.is_ended else f"element {end.sequence}"
             )
             self._problems.append(
-                f"{where} element {frame.sequence} ({frame.kind.name}) of channel "
-                f"{frame.channel}, where {due} was due"
+                f"{where} element {packet.sequence} ({packet.kind.name}) of channel "
+                f"{packet.channel}, where {due} was due"
             )
-        end.sequence = frame.sequence + 1
-        end.is_ended = end.is_ended or frame.kind is FrameKind.END
+        end.sequence = packet.sequence + 1
+        end.is_ended = end.is_ended or packet.kind is PacketKind.END
 
 
 class BufferChecker:

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
-from millstream.plan.iteration import at_work
+from millstream.plan.iteration import worker_scope
 from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.runtime.compacting import Compactions
 from millstream.runtime.coordinator import Coordinator
-from millstream.runtime.snapshots import Backing
+from millstream.runtime.snapshots import DriverContext
 from millstream.runtime.takeover import stored_results, take_over
 from millstream.runtime.worker import Worker
 from millstream.simulation.checkers import (
@@ -30,11 +30,11 @@ from millstream.simulation.checkers import (
 from millstream.simulation.clock import SkewedClock, VirtualClock
 from millstream.simulation.connectors import RecordedOutput, stand_in
 from millstream.simulation.disk import Deferred, VirtualDisk
-from millstream.simulation.evidence import SnapshotChecker
+from millstream.simulation.driver_incarnation import Node, Site, ready_nodes
 from millstream.simulation.network import SimulatedNetwork
 from millstream.simulation.options import FaultKind
 from millstream.simulation.seed import stream
-from millstream.simulation.site import Node, Site, ready_nodes
+from millstream.simulation.snapshot_checker import SnapshotChecker
 from millstream.simulation.trace import Happening, Trace
 from millstream.simulation.upkeep import UpkeepChecker
 from millstream.state.settings import StateSettings
@@ -172,7 +172,7 @@ class Cluster:
         if self.is_keeping:
             settings = StateSettings(self.options.config.shard_count)
             deployment = replace(deployment, state=settings)
-        backing = self._backing(deployment)
+        driver = self._driver(deployment)
         network = self.network_class(
             self.clock,
             self.options,
@@ -188,10 +188,10 @@ class Cluster:
             network.join(COORDINATOR),
             self._skewed(),
             background=background,
-            backing=backing,
+            driver=driver,
         )
         deltas_max = self.options.deltas_max
-        coordinator.keeper.ledger.compactions = Compactions(deltas_max)
+        coordinator.snapshots.manifests.compactions = Compactions(deltas_max)
         buffers = BufferChecker(deployment, self.problems)
         site = Site(
             len(self.sites), deployment, network, coordinator, buffers,
@@ -203,18 +203,18 @@ class Cluster:
         for worker in ids:
             self._join(site, worker)
 
-    def _backing(self, deployment: Deployment) -> Backing:
+    def _driver(self, deployment: Deployment) -> DriverContext:
         """Do what a driver does before it starts anything."""
         output = RecordedOutput(deployment, self.sinks)
         if not self.is_keeping:
-            return Backing(output)
+            return DriverContext(output)
         store = SnapshotStore(self.disk, _KEY, job=deployment.job, run=deployment.run)
         is_writing = bool(self.sinks)
         claim, newest = take_over(store, is_writing=is_writing)
         if newest is not None:
             output.commit(newest.epoch, newest.transactions, is_last=False)
         results = stored_results(store, newest)
-        return Backing(output, store, claim, newest, results, is_writing)
+        return DriverContext(output, store, claim, newest, results, is_writing)
 
     def _start_again(self) -> None:
         """Start another driver; a full disk is waited for, damage may be final."""
@@ -306,8 +306,8 @@ class Cluster:
         if coordinator.phase is not self._phase:
             self._phase = coordinator.phase
             self._plan(lambda f: not f.epoch and f.phase is self._phase)
-        if coordinator.keeper.complete_epoch > self._epoch:
-            self._epoch = coordinator.keeper.complete_epoch
+        if coordinator.snapshots.complete_epoch > self._epoch:
+            self._epoch = coordinator.snapshots.complete_epoch
             self._plan(lambda f: 0 < f.epoch <= self._epoch)
         while self._faults and self._faults[0][0] <= now_ns:
             self.inject(self._faults.pop(0)[1])
@@ -352,7 +352,7 @@ class Cluster:
         now_ns, actor = self.clock.now_ns, node.actor
         self.trace.note(now_ns, Happening.TURN, node.peer, site.number)
         try:
-            with at_work(actor):
+            with worker_scope(actor):
                 node.is_busy = actor.step()
         except Exception:  # noqa: BLE001 - a bug of the engine, whatever it is
             self.problems.append(f"peer {node.peer} raised {traceback.format_exc()}")

@@ -1,12 +1,12 @@
 """A network that is slow, clogged, cut and reset as a seed wants it.
 
-It keeps the promises of `ports.Network` and not one more.  Frames between two peers
+It keeps the promises of `ports.Network` and not one more.  Packets between two peers
 travel in *lanes* - control messages in one, each channel's elements in one, each
 channel's credit in one - and only a lane is a FIFO: a real connection orders all of
 them, and the engine must not need that.
 
 A clogged link delivers nothing and loses nothing; that is what a partition looks like
-above TCP.  A crash or a reset loses the end of every lane.  Frames are encoded when they
+above TCP.  A crash or a reset loses the end of every lane.  Packets are encoded when they
 are sent and decoded when they arrive, so nothing is shared between two peers.
 """
 
@@ -17,20 +17,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.errors import RemoteProtocolError
-from millstream.ports import FrameArrived, PeerConnected, PeerLost
-from millstream.protocol.frames import ELEMENTS, FrameKind
+from millstream.ports import PacketArrived, PeerConnected, PeerLost
 from millstream.protocol.ids import COORDINATOR
+from millstream.protocol.packets import ELEMENTS, PacketKind
 from millstream.protocol.permits import permit
 from millstream.runtime.integrity import CHECKSUM
-from millstream.runtime.wire import FrameDecoder, FrameEncoder
+from millstream.runtime.wire import PacketDecoder, PacketEncoder
 from millstream.simulation.trace import Happening
 
 if TYPE_CHECKING:
     from random import Random
 
     from millstream.ports import Address, NetworkEvent
-    from millstream.protocol.frames import Frame
     from millstream.protocol.ids import PeerId
+    from millstream.protocol.packets import Packet
     from millstream.simulation.clock import VirtualClock
     from millstream.simulation.options import SwarmOptions
     from millstream.simulation.trace import Trace
@@ -43,13 +43,13 @@ _CREDIT_LANE = -2
 
 
 class Watch(Protocol):
-    """Somebody who sees every frame."""
+    """Somebody who sees every packet."""
 
-    def sent(self, source: PeerId, target: PeerId, frame: Frame) -> None:
-        """Take note that a peer handed a frame over."""
+    def sent(self, source: PeerId, target: PeerId, packet: Packet) -> None:
+        """Take note that a peer handed a packet over."""
 
-    def arrived(self, source: PeerId, target: PeerId, frame: Frame) -> None:
-        """Take note that a frame reached its peer."""
+    def arrived(self, source: PeerId, target: PeerId, packet: Packet) -> None:
+        """Take note that a packet reached its peer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,14 +59,14 @@ class _Connection:
     dialer: PeerId
     acceptor: PeerId
     is_established: bool = False
-    #: Frames that arrive later are lost.
+    #: Packets that arrive later are lost.
     cut_ns: int | None = None
-    #: When the last frame of a lane arrives, by target and lane.
+    #: When the last packet of a lane arrives, by target and lane.
     lanes: dict[tuple[PeerId, int], int] = field(default_factory=dict)
     #: Before this the target does not know of the connection.
     floors: dict[PeerId, int] = field(default_factory=dict)
-    #: Frames that were sent before the connection was there.
-    early: list[tuple[PeerId, Frame, bytes]] = field(default_factory=list)
+    #: Packets that were sent before the connection was there.
+    early: list[tuple[PeerId, Packet, bytes]] = field(default_factory=list)
     #: Bytes on the way, by their source.
     backlog: dict[PeerId, int] = field(default_factory=dict)
 
@@ -76,10 +76,10 @@ class _Connection:
 
 
 @dataclass(slots=True, eq=False)
-class _Frame:
+class _Packet:
     connection: _Connection
     target: PeerId
-    kind: FrameKind
+    kind: PacketKind
     data: bytes
 
 
@@ -101,7 +101,7 @@ class _News:
     is_local: bool = False
 
 
-_Flight = _Frame | _Dial | _News
+_Flight = _Packet | _Dial | _News
 
 
 class SimulatedNetwork:
@@ -119,7 +119,7 @@ class SimulatedNetwork:
         #: Peers that got something since the caller last looked.
         self.woken: set[PeerId] = set()
         self.clock = clock
-        self.encoder = FrameEncoder(options.config.frame_bytes_max)
+        self.encoder = PacketEncoder(options.config.packet_bytes_max)
         self._options = options
         self._delays = delays
         self._trace = trace
@@ -199,19 +199,19 @@ class SimulatedNetwork:
         self._launch(now_ns + self._delay_ns(), dial)
 
     def dispatch(
-        self, connection: _Connection, source: PeerId, frame: Frame, data: bytes
+        self, connection: _Connection, source: PeerId, packet: Packet, data: bytes
     ) -> None:
-        """Send an encoded frame on its way."""
+        """Send an encoded packet on its way."""
         target = connection.other(source)
-        self._watch.sent(source, target, frame)
+        self._watch.sent(source, target, packet)
         connection.backlog[source] = connection.backlog.get(source, 0) + len(data)
         if connection.is_established:
-            self._dispatch(connection, target, frame, data)
+            self._dispatch(connection, target, packet, data)
         else:
-            connection.early.append((target, frame, data))
+            connection.early.append((target, packet, data))
 
     def part(self, connection: _Connection, peer: PeerId) -> None:
-        """Tell the far end, after all frames on their way, that `peer` has closed."""
+        """Tell the far end, after all packets on their way, that `peer` has closed."""
         if not connection.is_established:
             return
         other = connection.other(peer)
@@ -223,15 +223,15 @@ class SimulatedNetwork:
     # Flights
 
     def _dispatch(
-        self, connection: _Connection, target: PeerId, frame: Frame, data: bytes
+        self, connection: _Connection, target: PeerId, packet: Packet, data: bytes
     ) -> None:
         if connection.cut_ns is not None:
             return
-        lane = (target, _lane(frame))
+        lane = (target, _lane(packet))
         earliest_ns = connection.lanes.get(lane) or connection.floors.get(target, 0)
         due_ns = max(earliest_ns, self.clock.now_ns + self._delay_ns())
         connection.lanes[lane] = due_ns
-        self._launch(due_ns, _Frame(connection, target, frame.kind, data))
+        self._launch(due_ns, _Packet(connection, target, packet.kind, data))
 
     def _launch(self, due_ns: int, flight: _Flight) -> None:
         self._flight_count += 1
@@ -263,14 +263,14 @@ class SimulatedNetwork:
 
     def _land(self, flight: _Flight) -> None:
         match flight:
-            case _Frame():
-                self._land_frame(flight)
+            case _Packet():
+                self._land_packet(flight)
             case _Dial():
                 self._land_dial(flight)
             case _News():
                 self._land_news(flight)
 
-    def _land_frame(self, flight: _Frame) -> None:
+    def _land_packet(self, flight: _Packet) -> None:
         connection, target = flight.connection, flight.target
         source = connection.other(target)
         self._shrink_backlog(connection, source, len(flight.data))
@@ -282,22 +282,22 @@ class SimulatedNetwork:
             self._trace.note(now_ns, Happening.DROPPED, target, source)
             return
         try:
-            (frame,) = self._decoder(source, target).feed(flight.data)
+            (packet,) = self._decoder(source, target).feed(flight.data)
         except RemoteProtocolError as error:
             self._lose(link, connection, str(error))
             return
-        detail = frame.sequence << 3 | frame.kind
+        detail = packet.sequence << 3 | packet.kind
         note = self._trace.note
         note(
             now_ns,
-            Happening.FRAME,
+            Happening.PACKET,
             target,
             source,
-            channel=frame.channel,
+            channel=packet.channel,
             detail=detail,
         )
-        self._watch.arrived(source, target, frame)
-        self._arrive(link, FrameArrived(source, frame))
+        self._watch.arrived(source, target, packet)
+        self._arrive(link, PacketArrived(source, packet))
 
     def _land_dial(self, dial: _Dial) -> None:
         connection = dial.connection
@@ -329,8 +329,8 @@ class SimulatedNetwork:
         connection.floors[connection.dialer] = welcome_ns
         welcome = PeerConnected(connection.acceptor)
         self._launch(welcome_ns, _News(connection, connection.dialer, welcome))
-        for to, frame, data in connection.early:
-            self._dispatch(connection, to, frame, data)
+        for to, packet, data in connection.early:
+            self._dispatch(connection, to, packet, data)
         connection.early.clear()
 
     def _land_news(self, news: _News) -> None:
@@ -343,7 +343,7 @@ class SimulatedNetwork:
         self._arrive(link, news.event)
 
     def _lose(self, link: SimulatedLink, connection: _Connection, reason: str) -> None:
-        """Drop a connection whose peer sent what is no frame."""
+        """Drop a connection whose peer sent what is no packet."""
         peer = connection.other(link.own_id)
         self._cut(connection)
         del link.peers[peer]
@@ -379,10 +379,10 @@ class SimulatedNetwork:
         if connection.other(source) == COORDINATOR and before - size <= limit < before:
             self.woken.add(source)
 
-    def _decoder(self, source: PeerId, target: PeerId) -> FrameDecoder:
-        return FrameDecoder(
+    def _decoder(self, source: PeerId, target: PeerId) -> PacketDecoder:
+        return PacketDecoder(
             self._receive_buffer,
-            self._options.config.frame_bytes_max,
+            self._options.config.packet_bytes_max,
             permit(target, source),
         )
 
@@ -407,14 +407,14 @@ class SimulatedLink:
         self.peers[peer] = connection
         self._network.dial(connection)
 
-    def send(self, peer: PeerId, frame: Frame) -> int:
-        """Send a frame and return the credit it takes; a lost peer takes nothing."""
+    def send(self, peer: PeerId, packet: Packet) -> int:
+        """Send a packet and return the credit it takes; a lost peer takes nothing."""
         connection = self.peers.get(peer)
         if connection is None:
             return 0
-        data = b"".join(CHECKSUM.closed(*self._network.encoder.encode(frame)))
-        self._network.dispatch(connection, self.own_id, frame, data)
-        return frame.cost
+        data = b"".join(CHECKSUM.closed(*self._network.encoder.encode(packet)))
+        self._network.dispatch(connection, self.own_id, packet, data)
+        return packet.cost
 
     def backlog(self, peer: PeerId) -> int:
         """Bytes on their way to the peer."""
@@ -443,7 +443,7 @@ def _pair(peer: PeerId, other: PeerId) -> tuple[PeerId, PeerId]:
     return (peer, other) if peer < other else (other, peer)
 
 
-def _lane(frame: Frame) -> int:
-    if frame.kind is FrameKind.MESSAGE:
+def _lane(packet: Packet) -> int:
+    if packet.kind is PacketKind.MESSAGE:
         return _MESSAGE_LANE
-    return frame.channel if frame.kind in ELEMENTS else _CREDIT_LANE - frame.channel
+    return packet.channel if packet.kind in ELEMENTS else _CREDIT_LANE - packet.channel

@@ -47,8 +47,8 @@ _CALM_TURNS_MAX = 5_000
 _BATCH_ROWS_MAX = 64
 """Enough batches of a small input that something can happen between two of them."""
 _CREDIT_BYTES_MAX = 16_384
-"""More would let an endless source fill a window of tiny frames for a long time."""
-_PHASES = (Phase.GATHERING, Phase.CONNECTING, Phase.RUNNING, Phase.STOPPING)
+"""More would let an endless source fill a window of tiny packets for a long time."""
+_PHASES = (Phase.REGISTERING, Phase.CONNECTING, Phase.RUNNING, Phase.STOPPING)
 _PHASE_WEIGHTS = (2, 2, 9, 1)
 _LEASE_MS = 1_000
 """A job that survives is not made to wait for long."""
@@ -126,7 +126,7 @@ class Fault:
     other: PeerId | None = None
     duration_ns: int = 0
     is_fatal: bool = False
-    phase: Phase = Phase.GATHERING
+    phase: Phase = Phase.REGISTERING
     epoch: int = 0
 
 
@@ -137,7 +137,7 @@ class SwarmOptions:
     Attributes
     ----------
     late_share
-        Part of the frames that take ten times as long as the slowest other.
+        Part of the packets that take ten times as long as the slowest other.
     turn_ns_max
         Longest time that one turn of a worker takes.
     slow_worker

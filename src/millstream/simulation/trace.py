@@ -22,7 +22,7 @@ class Happening(IntEnum):
 
     TURN = auto()
     JUMP = auto()
-    FRAME = auto()
+    PACKET = auto()
     DROPPED = auto()
     CONNECTED = auto()
     LOST = auto()

@@ -36,6 +36,7 @@ from rocksdict import (
 )
 
 from millstream.errors import SnapshotError
+from millstream.state.dirty_keys import TouchedKeys
 from millstream.state.keyhash import key_hash
 from millstream.state.row_codec import (
     DELETED,
@@ -45,7 +46,6 @@ from millstream.state.row_codec import (
 )
 from millstream.state.scratch import ScratchDirectory
 from millstream.state.table import apply_rows
-from millstream.state.touched import TouchedKeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -44,7 +44,7 @@ Reducer = Callable[[Any], Any]
 """Returns a `Reduced`, NotImplemented to let Python do it, or None for a user's value."""
 
 RECORDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "behind": ("millstream.plan.time:Behind", ("real", "watermark")),
+    "behind": ("millstream.plan.time:LateTimestamp", ("real", "watermark")),
     "bad row": (
         "millstream.connectors.bad_rows:BadRow",
         ("file", "line", "offset", "text", "cause"),
@@ -54,7 +54,7 @@ RECORDS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("path", "start", "end", "size"),
     ),
     "dead letter": (
-        "millstream.operators.letters:DeadLetter",
+        "millstream.operators.dead_letters:DeadLetter",
         ("record", "cause", "operator", "position"),
     ),
     "decision": ("millstream.protocol.rounds:Decision", ("number", "is_over", "value")),

@@ -14,6 +14,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.state.base import Segment, SegmentKind, State
+from millstream.state.dirty_keys import TouchedKeys
 from millstream.state.plain import encode
 from millstream.state.row_codec import (
     DELETED,
@@ -23,7 +24,6 @@ from millstream.state.row_codec import (
     sharded_segments,
     unstorable,
 )
-from millstream.state.touched import TouchedKeys
 from millstream.state.turns import collecting_no_garbage
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.building import user_location
 from millstream.errors import UsageError
-from millstream.operators.rows.processing import Processed
+from millstream.operators.rows.processing import ProcessOperator
 from millstream.operators.rows.timers import EVENT, PROCESSING, Timer, times_of
 from millstream.plan.logical import Node
 from millstream.plan.nodes import Process
-from millstream.plan.time import Behind, milliseconds
+from millstream.plan.time import LateTimestamp, milliseconds
 from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import BEGINNING
 from millstream.state.base import ALL_SHARDS
@@ -145,7 +145,7 @@ class FunctionHarness(Generic[K, V, O]):
         if timestamp is None:
             return self._take([self._operator.process([(key, value)], 0)])
         if timestamp <= self._watermark:
-            timestamp = Behind(timestamp, self._watermark)
+            timestamp = LateTimestamp(timestamp, self._watermark)
         return self._take([self._operator.process([(key, (timestamp, value))], 0)])
 
     def watermark(self, time: int) -> list[tuple[K, O]]:
@@ -219,8 +219,8 @@ class FunctionHarness(Generic[K, V, O]):
         """Call `close` of the function."""
         self._operator.close()
 
-    def _made(self) -> Processed:
-        return Processed((self._node,), self._settings.make_table(), self.clock)
+    def _made(self) -> ProcessOperator:
+        return ProcessOperator((self._node,), self._settings.make_table(), self.clock)
 
     def _entry(self, key: K) -> dict[Any, Any]:
         assert self._operator.table is not None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.errors import UsageError
 from millstream.launch.job import deploy
-from millstream.launch.keeping import Keeping
+from millstream.launch.snapshot_context import SnapshotContext
 from millstream.simulation.run import SimulationReport, Simulator
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def simulate(
     flow.plan.check()
 
     def make(config: Config, count: int) -> Deployment:
-        return deploy(flow.plan, config, count, Keeping("simulation", ""))
+        return deploy(flow.plan, config, count, SnapshotContext("simulation", ""))
 
     simulator = Simulator(
         make,

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import millstream as ms
-from millstream.launch.recruit import Recruiter
+from millstream.launch.bootstrapping import Bootstrapper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from millstream.launch.resident import Bootstrap
+    from millstream.launch.worker_main import Bootstrap
     from millstream.protocol.ids import PeerId
 
 ROWS = 2_000
@@ -59,13 +59,13 @@ def nth(seen: int, row: tuple[int, str]) -> tuple[int, tuple[int, str]]:
 def noted_bootstraps() -> list[Bootstrap]:
     """Return a list that gets what workers get."""
     found: list[Bootstrap] = []
-    made = Recruiter.bootstrap
+    made = Bootstrapper.bootstrap
 
-    def bootstrap(self: Recruiter, worker: PeerId) -> Bootstrap:
+    def bootstrap(self: Bootstrapper, worker: PeerId) -> Bootstrap:
         found.append(made(self, worker))
         return found[-1]
 
-    Recruiter.bootstrap = bootstrap  # type: ignore[method-assign]
+    Bootstrapper.bootstrap = bootstrap  # type: ignore[method-assign]
     return found
 
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.snapshots import JOB, Driver
+from tests.support.snapshots import JOB, Driver
 
 import millstream as ms
 from millstream.cli.main import main

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from tests.polars_methods import (
+from tests.support.polars_methods import (
     LENGTHENING,
     MANY_ROWS,
     NO_EXPRESSION,

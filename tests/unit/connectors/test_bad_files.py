@@ -288,10 +288,10 @@ def test_a_line_longer_than_the_limit_fails_the_job(tmp_path: Path, verb: str) -
     """Memory stays bounded, whatever is in a file."""
     path = tmp_path / "a"
     path.write_bytes(good_content(verb) + b"x" * 3_000_000)
-    limits = replace(Config(), frame_bytes_max=1_000_000)
+    limits = replace(Config(), packet_bytes_max=1_000_000)
     source = source_of(verb, path)
     splits = source.splits(1)
-    message = r"at byte \d+ of .*/a has no end within frame_bytes_max=1000000 bytes"
+    message = r"at byte \d+ of .*/a has no end within packet_bytes_max=1000000 bytes"
 
     with pytest.raises(ValueError, match=message):
         read(source, splits, limits)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from tests.sinking import written
+from tests.support.sinking import written
 
 import millstream as ms
 from millstream.connectors.claims import CLAIM_NAME, Claim, LocalClaims

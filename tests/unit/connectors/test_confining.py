@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.databases import SqlitePlace
+from tests.support.databases import SqlitePlace
 
 from millstream.connectors.claims import Claim
 from millstream.connectors.files import TextSink

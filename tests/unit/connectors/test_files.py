@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.sinking import sealed
+from tests.support.sinking import sealed
 
 from millstream.connectors.files import JsonLinesSink, TextSink
 from millstream.errors import OperationalError, SnapshotError, UsageError

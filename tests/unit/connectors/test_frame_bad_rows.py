@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from tests.examples import mostly_slow
+from tests.support.examples import mostly_slow
 
 import millstream as ms
 from millstream.config import Config

@@ -223,7 +223,7 @@ def test_a_record_without_end_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ms.OperatorError, match=r"record at byte 4 .* has no end"):
         result(
             lambda flow: flow.read_csv(file, schema=schema, multiline=True),
-            frame_bytes_max=4096,
+            packet_bytes_max=4096,
             source_block_bytes=512,
         )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from tests.sinking import sealed
+from tests.support.sinking import sealed
 
 import millstream as ms
 from millstream.config import byte_count

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from tests.stores import STORES, serving
+from tests.support.stores import STORES, serving
 
 import millstream as ms
 from millstream.connectors.paths import file_size, found_files, opened_file
@@ -17,7 +17,7 @@ from millstream.connectors.remote import found_urls
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.stores import Store
+    from tests.support.stores import Store
 
 ROWS = 60_000
 TABLE = pl.DataFrame(

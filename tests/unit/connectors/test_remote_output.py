@@ -7,15 +7,15 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.sinking import sealed
-from tests.stores import STORES
+from tests.support.sinking import sealed
+from tests.support.stores import STORES
 
 import millstream as ms
 from millstream.connectors.files import JsonLinesSink, TextSink
 from millstream.errors import SnapshotError, UsageError
 
 if TYPE_CHECKING:
-    from tests.stores import Store
+    from tests.support.stores import Store
 
     from millstream.connectors.base import Sink
 

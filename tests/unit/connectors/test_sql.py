@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from tests import sinking
-from tests.databases import SqlitePlace
+from tests.support import sinking
+from tests.support.databases import SqlitePlace
 
 import millstream as ms
 from millstream.connectors.sql import SqlSink
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.databases import TablePlace
+    from tests.support.databases import TablePlace
 
 WORDS = "SELECT word, n FROM words ORDER BY n, word"
 UNIQUE = "SELECT word, n FROM unique_words ORDER BY word"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from tests.halfway import ROWS, Numbers, finished, interrupted
+from tests.support.halfway import ROWS, Numbers, finished, interrupted
 
 import millstream as ms
 from millstream.errors import SnapshotError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.halfway import Build
+    from tests.support.halfway import Build
 
     from millstream.connectors.base import Source
 

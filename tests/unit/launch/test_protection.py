@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import millstream as ms
-from millstream.launch import recruit
-from millstream.launch.recruit import protection_of
-from millstream.launch.resident import Bootstrap
+from millstream.launch import bootstrapping
+from millstream.launch.bootstrapping import protection_of
+from millstream.launch.worker_main import Bootstrap
 from millstream.protocol.handshake import Protection
 from millstream.protocol.ids import PeerId
 from millstream.runtime.tls import make_certificate
@@ -60,7 +60,9 @@ def test_results_do_not_depend_on_the_protection(
     monkeypatch: pytest.MonkeyPatch, protection: Protection, rows: list[int]
 ) -> None:
     """Two processes, a shuffle, and results that go to the driver."""
-    monkeypatch.setattr(recruit, "protection_of", lambda *_, is_insecure: protection)
+    monkeypatch.setattr(
+        bootstrapping, "protection_of", lambda *_, is_insecure: protection
+    )
     flow = ms.Flow("sums")
     sums = flow.from_iterable(rows).group_by(lambda i: i % 7).sum().collect()
 

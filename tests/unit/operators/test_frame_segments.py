@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from tests.making import node
+from tests.support.making import node
 
 import millstream as ms
 from millstream.columns.kernels import loading
 from millstream.config import Config
 from millstream.errors import SnapshotError
 from millstream.operators.build import TaskContext, build_chain
-from millstream.operators.frames.aggregation import AggregatedFrame
+from millstream.operators.frames.aggregation import FrameAggregateOperator
 from millstream.plan.frames import AggregateFrame
 from millstream.protocol.ids import Epoch
 from millstream.state import frame_codec
@@ -163,7 +163,7 @@ def test_both_tables_are_tested() -> None:
     """Which one serves is decided by what is aggregated."""
     operator = worked(made(StateSettings(SHARDS)), BATCHES[0])
 
-    assert isinstance(operator, AggregatedFrame)
+    assert isinstance(operator, FrameAggregateOperator)
     assert operator.table.has_slots == (len(AGGREGATES) == 1)
 
 

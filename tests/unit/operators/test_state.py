@@ -11,7 +11,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.making import HERE, drained, nodes
+from tests.support.making import HERE, drained, nodes
 
 from millstream.api.functions import StatefulFunction
 from millstream.api.state_handles import ListState

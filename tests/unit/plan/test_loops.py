@@ -94,8 +94,8 @@ def test_edges_that_leave_a_loop_know_its_head(verb: str) -> None:
 
     names = [stage.nodes[0].name for stage in plan.stages]
     head = next(node for node in flow.plan.nodes if node.name == "head")
-    left = {names[edge.target] for edge in plan.edges if edge.leaves is not None}
-    assert {edge.leaves for edge in plan.edges} == {None, head.id}
+    left = {names[edge.target] for edge in plan.edges if edge.exits_loop is not None}
+    assert {edge.exits_loop for edge in plan.edges} == {None, head.id}
     assert left == ({"beside", "out"} if verb == "loop" else {"head.result"})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.job_cores import (
+from tests.support.job_cores import (
     ONE,
     REPORT,
     SECOND_NS,
@@ -46,7 +46,7 @@ def test_all_registered_leads_to_connecting() -> None:
     """The last one to come sets the deployment off, with everybody's address."""
     driver = gathering()
     assert driver.tell(registered(ONE)) == []
-    assert driver.phase() is Phase.GATHERING
+    assert driver.phase() is Phase.REGISTERING
 
     commands = driver.tell(registered(TWO))
 
@@ -294,7 +294,7 @@ def test_stranger_is_sent_away_and_does_not_count() -> None:
     commands = driver.tell(registered(STRANGER))
 
     assert commands == [SendMessage(STRANGER, Stop("this worker is not expected"))]
-    assert driver.phase() is Phase.GATHERING
+    assert driver.phase() is Phase.REGISTERING
 
 
 def test_worker_that_never_registered_is_ignored() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.job_cores import (
+from tests.support.job_cores import (
     ONE,
     REPORT,
     SECOND_NS,
@@ -73,7 +73,7 @@ def test_loss_interrupts_the_job_and_asks_for_a_replacement() -> None:
         StartWorker(THREE),
         Interrupt("worker 1 was lost: reset by peer"),
     ]
-    assert driver.phase() is Phase.SETTLING
+    assert driver.phase() is Phase.RESOLVING_EPOCH
     assert driver.core.outcome is None
 
 
@@ -95,7 +95,7 @@ def test_job_without_anybody_left_waits_for_a_replacement() -> None:
     driver = keeping()
     driver.tell(WorkerLost(ONE, "reset"), WorkerLost(TWO, "reset"))
     driver.tell(Settled(LATER))
-    assert driver.phase() is Phase.GATHERING
+    assert driver.phase() is Phase.REGISTERING
 
     commands = driver.tell(registered(THREE))
 
@@ -355,7 +355,7 @@ def test_silent_worker_is_replaced() -> None:
     assert (
         SendMessage(TWO, Stop("it was given up: it was silent for 6.5 s")) in commands
     )
-    assert driver.phase() is Phase.SETTLING
+    assert driver.phase() is Phase.RESOLVING_EPOCH
 
 
 @pytest.mark.parametrize("has_registered", [False, True])
@@ -382,7 +382,7 @@ def test_worker_that_never_starts_uses_up_the_restarts() -> None:
     driver = Driver(restarts_max=2)
     for worker in (ONE, PeerId(3)):
         driver.tell(WorkerExited(worker, "no module"))
-        assert driver.phase() is Phase.GATHERING
+        assert driver.phase() is Phase.REGISTERING
 
     driver.tell(WorkerExited(PeerId(4), "no module"))
 

@@ -10,14 +10,14 @@ import pytest
 from millstream.errors import RemoteProtocolError
 from millstream.protocol.ids import PeerId
 from millstream.protocol.messages import (
-    Announced,
     Compact,
-    Completed,
+    CompleteEpoch,
     Deploy,
     Heartbeat,
     Message,
+    OpenEpoch,
     Ready,
-    Resumed,
+    Resume,
     Start,
     Stop,
 )
@@ -41,13 +41,13 @@ def test_orders_of_a_generation_are_taken_in_their_order() -> None:
 
     for message in (
         Start(3),
-        Announced(3, (6, 4, ORDERS)),
-        Resumed(3, 6),
-        Announced(3, (7, 4, ORDERS)),
-        Completed(3, 7),
+        OpenEpoch(3, (6, 4, ORDERS)),
+        Resume(3, 6),
+        OpenEpoch(3, (7, 4, ORDERS)),
+        CompleteEpoch(3, 7),
         Compact(3, (1, 7), (0, 1)),
-        Announced(3, (8, 7, ORDERS)),
-        Completed(3, 9),
+        OpenEpoch(3, (8, 7, ORDERS)),
+        CompleteEpoch(3, 9),
         Heartbeat(0),
         replace(DEPLOY, generation=5),
         Stop("enough"),
@@ -60,14 +60,14 @@ def test_what_is_for_an_older_generation_came_too_late() -> None:
     orders = deployed()
 
     assert not orders.take(Start(2))
-    assert not orders.take(Completed(1, -5))
+    assert not orders.take(CompleteEpoch(1, -5))
 
 
 def test_worker_without_tasks_hears_of_the_epochs_of_others() -> None:
     """A spare comes in the middle of a generation, and waits for the next."""
     orders = Orders(PeerId(3), task_count=2, stages=[0], has_store=True)
 
-    assert not orders.take(Announced(9, (6, 4, ORDERS)))
+    assert not orders.take(OpenEpoch(9, (6, 4, ORDERS)))
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_worker_without_tasks_hears_of_the_epochs_of_others() -> None:
         (Start(4), "generation 4 has not been deployed, only 3"),
         (Start(0), "there is no generation 0"),
         (Heartbeat(7), "it calls itself peer 7"),
-        (Announced(3, (4, 0, ORDERS)), "epoch 4 cannot be opened after 4"),
-        (Announced(3, (6, 5, ORDERS)), "cannot build on epoch 5, the last complete"),
-        (Announced(3, (6, 4, ("dance",))), "an order that this version does not know"),
-        (Completed(3, 4), "epoch 4 cannot be complete after 4"),
-        (Resumed(3, 0), "nobody pauses at epoch 0"),
+        (OpenEpoch(3, (4, 0, ORDERS)), "epoch 4 cannot be opened after 4"),
+        (OpenEpoch(3, (6, 5, ORDERS)), "cannot build on epoch 5, the last complete"),
+        (OpenEpoch(3, (6, 4, ("dance",))), "an order that this version does not know"),
+        (CompleteEpoch(3, 4), "epoch 4 cannot be complete after 4"),
+        (Resume(3, 0), "nobody pauses at epoch 0"),
         (Compact(3, (-1, 4), (0,)), "no snapshot is epoch 4 of claim -1"),
         (Compact(3, (1, 4), (9,)), r"no stages \{9\} to merge"),
         (Ready(1, 3), "a coordinator does not say this"),
@@ -131,5 +131,5 @@ def test_pause_at_an_epoch_that_was_not_announced_is_over_too() -> None:
     orders = Orders(PeerId(1), task_count=1, stages=[0], has_store=True)
     assert orders.take(Deploy(3, ((1, "host", 7),), (1,), (1, 8)))
 
-    assert orders.take(Resumed(3, 9))
-    assert orders.take(Announced(3, (10, 8, ORDERS)))
+    assert orders.take(Resume(3, 9))
+    assert orders.take(OpenEpoch(3, (10, 8, ORDERS)))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.protocol.frames import FrameKind
 from millstream.protocol.handshake import Role
 from millstream.protocol.ids import COORDINATOR, PeerId
 from millstream.protocol.messages import KINDS, Deploy, Heartbeat, Register
+from millstream.protocol.packets import PacketKind
 from millstream.protocol.permits import ANYTHING, permit
 
 ONE, TWO = PeerId(1), PeerId(2)
@@ -17,7 +17,7 @@ def test_workers_and_coordinator_exchange_messages_only() -> None:
     """What a coordinator would unpickle of a batch is not even looked at."""
     there, back = permit(COORDINATOR, ONE), permit(ONE, COORDINATOR)
 
-    assert there.kinds == back.kinds == {FrameKind.MESSAGE}
+    assert there.kinds == back.kinds == {PacketKind.MESSAGE}
     assert Register in there.messages
     assert Register not in back.messages
     assert Deploy in back.messages
@@ -26,7 +26,7 @@ def test_workers_and_coordinator_exchange_messages_only() -> None:
 
 def test_two_workers_exchange_everything_but_messages() -> None:
     """A worker takes orders from the coordinator alone."""
-    assert permit(ONE, TWO).kinds == set(FrameKind) - {FrameKind.MESSAGE}
+    assert permit(ONE, TWO).kinds == set(PacketKind) - {PacketKind.MESSAGE}
     assert permit(ONE, TWO).messages == frozenset()
 
 
@@ -35,7 +35,7 @@ def test_a_heartbeat_connection_carries_short_heartbeats(receiver: PeerId) -> No
     """It stands beside the other one and needs nothing else."""
     found = permit(receiver, TWO, Role.HEARTBEAT)
 
-    assert found.kinds == {FrameKind.MESSAGE}
+    assert found.kinds == {PacketKind.MESSAGE}
     assert found.messages == {Heartbeat}
     assert found.payload_bytes_max == 16
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.epoch_cores import (
+from tests.support.epoch_cores import (
     INTERVAL,
     ONE,
     RETRY,

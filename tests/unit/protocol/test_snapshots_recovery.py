@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.epoch_cores import (
+from tests.support.epoch_cores import (
     INTERVAL,
     ONE,
     RETRY,

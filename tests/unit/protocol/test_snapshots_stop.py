@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.epoch_cores import (
+from tests.support.epoch_cores import (
     INTERVAL,
     ONE,
     TIMEOUT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests import epoch_cores, job_cores
+from tests.support import epoch_cores, job_cores
 
 from millstream.protocol.job_events import (
     CancelRequested,

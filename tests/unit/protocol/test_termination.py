@@ -49,7 +49,7 @@ class HeadModel:
     looking: ProbeState = field(default_factory=ProbeState)
     source: deque[Any] = field(default_factory=deque)
     inbox: deque[Decision] = field(default_factory=deque)
-    promise: Watermark | None = NOTHING
+    watermark: Watermark | None = NOTHING
     decided: int = 0
     is_looking: bool = False
     marks: set[int] = field(default_factory=set)
@@ -102,10 +102,10 @@ class LoopModel:
     def _steps(self) -> list[Any]:
         steps: list[Any] = [self._decide] if self.to_decider else []
         for index, head in enumerate(self.heads):
-            if head.source or head.promise is not None:
+            if head.source or head.watermark is not None:
                 steps.append(lambda i=index: self._read(i))
             if head.inbox:
-                steps.append(lambda i=index: self._obey(i))
+                steps.append(lambda i=index: self._apply(i))
         steps += [lambda p=p: self._work(p) for p, c in self.forth.items() if c]
         steps += [lambda p=p: self._return(p) for p, c in self.back.items() if c]
         return steps
@@ -113,20 +113,20 @@ class LoopModel:
     def _read(self, index: int) -> None:
         head = self.heads[index]
         if not head.source:
-            head.promise = None
+            head.watermark = None
             self._tell(index)
             return
         element = head.source.popleft()
         if isinstance(element, Row):
             self._send(index, element)
         else:
-            head.promise = element
+            head.watermark = element
             self._tell(index)
 
     def _tell(self, index: int) -> None:
         head = self.heads[index]
         if not head.is_looking:
-            part = head.looking.part(head.promise)
+            part = head.looking.part(head.watermark)
             self.to_decider.append(HeadReady(index, head.decided, part))
 
     def _send(self, index: int, row: Row) -> None:
@@ -134,12 +134,12 @@ class LoopModel:
 
     def _decide(self) -> None:
         for told in self.looks.hear(self.to_decider.popleft()):
-            assert told.value.promise.time >= self.last_told
-            self.last_told = told.value.promise.time
+            assert told.value.watermark.time >= self.last_told
+            self.last_told = told.value.watermark.time
             for head in self.heads:
                 head.inbox.append(told)
 
-    def _obey(self, index: int) -> None:
+    def _apply(self, index: int) -> None:
         head = self.heads[index]
         decision = head.inbox.popleft()
         assert not head.is_looking
@@ -149,15 +149,15 @@ class LoopModel:
             self.is_over = True
             return
         look: TerminationProbe = decision.value
-        head.looking.begin(head.promise)
+        head.looking.begin(head.watermark)
         head.is_looking = True
         for target in range(self.count):
-            self.forth[index, target] += [look.promise, (MARK, look.asks_flush)]
+            self.forth[index, target] += [look.watermark, (MARK, look.asks_flush)]
 
     def _check_empty(self) -> None:
         assert not any(isinstance(e, Row) for c in self.forth.values() for e in c)
         assert not any(isinstance(e, Row) for c in self.back.values() for e in c)
-        assert all(head.promise is None for head in self.heads)
+        assert all(head.watermark is None for head in self.heads)
         assert all(self.asked), "nobody was asked for last words"
 
     def _work(self, pair: tuple[int, int]) -> None:
@@ -225,9 +225,9 @@ def test_a_look_is_made_only_when_it_may_tell_something_new() -> None:
     looks = TerminationDetector(1)
     assert told(looks, ProbeReport(now=Watermark(BEGINNING))) == []
     (first,) = told(looks, ProbeReport(now=Watermark(5)))
-    assert first.value.promise == Watermark(BEGINNING)
+    assert first.value.watermark == Watermark(BEGINNING)
     (second,) = told(looks, ProbeReport(before=Watermark(5), now=Watermark(5)))
-    assert second.value.promise == Watermark(5)
+    assert second.value.watermark == Watermark(5)
     assert told(looks, ProbeReport(before=Watermark(5), now=Watermark(5))) == []
 
 
@@ -240,7 +240,7 @@ def test_what_came_back_holds_time_back() -> None:
         ProbeReport(0, before=Watermark(8), now=Watermark(8)),
     )
     (decision,) = told(looks, *parts)
-    assert decision.value.promise == Watermark(5)
+    assert decision.value.watermark == Watermark(5)
 
 
 def test_only_what_was_promised_before_a_look_counts() -> None:
@@ -248,7 +248,7 @@ def test_only_what_was_promised_before_a_look_counts() -> None:
     looks = TerminationDetector(1)
     told(looks, ProbeReport(now=Watermark(4)))
     (decision,) = told(looks, ProbeReport(before=Watermark(4), now=Watermark(9)))
-    assert decision.value.promise == Watermark(4)
+    assert decision.value.watermark == Watermark(4)
 
 
 def test_an_idle_input_does_not_hold_the_loop_back() -> None:
@@ -258,7 +258,7 @@ def test_an_idle_input_does_not_hold_the_loop_back() -> None:
     told(looks, ProbeReport(now=idle), ProbeReport(now=awake))
     parts = ProbeReport(before=idle, now=idle), ProbeReport(before=awake, now=awake)
     (decision,) = told(looks, *parts)
-    assert decision.value.promise == awake
+    assert decision.value.watermark == awake
     resting = Watermark(7, is_idle=True)
     told(
         looks,
@@ -267,7 +267,7 @@ def test_an_idle_input_does_not_hold_the_loop_back() -> None:
     )
     parts = ProbeReport(before=idle, now=idle), ProbeReport(before=resting, now=resting)
     (decision,) = told(looks, *parts)
-    assert decision.value.promise == resting
+    assert decision.value.watermark == resting
 
 
 def test_a_loop_is_over_after_two_quiet_looks_and_last_words() -> None:

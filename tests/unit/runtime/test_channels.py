@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.making import channel, node
+from tests.support.making import channel, node
 
 from millstream.config import BufferPolicy, adaptive, fixed
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.plan.nodes import KeyBy
-from millstream.ports import FrameArrived
+from millstream.ports import PacketArrived
 from millstream.protocol.barrier import Barrier
-from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import Epoch, Generation, PeerId
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.chain import TaskFailedError
 from millstream.runtime.channels import (
     CreditReturn,
@@ -198,21 +198,21 @@ def test_reader_that_has_seen_the_end_closes_quietly() -> None:
 def test_gap_in_the_sequence_is_the_peers_fault() -> None:
     """A lost batch must never go unnoticed."""
     reader = LocalPair(fixed(1)).reader
-    reader.receive(FrameKind.BATCH, 0, [1], 1)
+    reader.receive(PacketKind.BATCH, 0, [1], 1)
 
     with pytest.raises(
         RemoteProtocolError, match=r"element 2 arrived .* element 1 was"
     ):
-        reader.receive(FrameKind.BATCH, 2, [3], 1)
+        reader.receive(PacketKind.BATCH, 2, [3], 1)
 
 
 def test_element_after_the_end_is_the_peers_fault() -> None:
     """The grammar of a channel is ``(BATCH | BARRIER)* END``."""
     reader = LocalPair(fixed(1)).reader
-    reader.receive(FrameKind.END, 0, [], 0)
+    reader.receive(PacketKind.END, 0, [], 0)
 
     with pytest.raises(RemoteProtocolError, match="after its end"):
-        reader.receive(FrameKind.BATCH, 1, [1], 1)
+        reader.receive(PacketKind.BATCH, 1, [1], 1)
 
 
 # Barriers.
@@ -284,111 +284,111 @@ def test_closed_channel_drops_its_barrier() -> None:
 
 
 class NarrowLink(LocalLink):
-    """A network whose frames hold at most two rows."""
+    """A network whose packets hold at most two rows."""
 
-    def send(self, peer: PeerId, frame: Frame) -> int:
-        if frame.kind is FrameKind.BATCH and len(frame.body) > 2:
-            msg = "the frame is too long"
+    def send(self, peer: PeerId, packet: Packet) -> int:
+        if packet.kind is PacketKind.BATCH and len(packet.body) > 2:
+            msg = "the packet is too long"
             raise TransportError(msg)
-        return super().send(peer, frame)
+        return super().send(peer, packet)
 
 
 class RemotePair:
-    """Both ends of a channel between two workers, with the frames on the way."""
+    """Both ends of a channel between two workers, with the packets on the way."""
 
-    def __init__(self, window_bytes: int, link: type[LocalLink] = LocalLink) -> None:
+    def __init__(self, credit_bytes: int, link: type[LocalLink] = LocalLink) -> None:
         hub = Hub()
         hub.join(WRITER)
         self.writing = link(WRITER, hub)
         self.reading = hub.join(READER)
         self.writing.connect(READER, ("", 0))
-        self.frames()
+        self.packets()
         made = channel(7, buffer=adaptive(4, "1ms"))
         self.carrier = RemoteCarrier(
-            made, self.writing, READER, GENERATION, window_bytes, sender=SENDER
+            made, self.writing, READER, GENERATION, credit_bytes, sender=SENDER
         )
         self.timers = Timers()
         self.writer = OutputChannel(made, self.carrier, self.timers.set)
-        back = CreditReturn(made, self.reading, WRITER, GENERATION, window_bytes)
+        back = CreditReturn(made, self.reading, WRITER, GENERATION, credit_bytes)
         self.reader = InputChannel(made)
         self.reader.grant, self.reader.tell_closed = back.grant, back.tell_closed
 
-    def frames(self) -> list[Frame]:
+    def packets(self) -> list[Packet]:
         """Return what arrived at the reader."""
-        return _frames(self.reading)
+        return _packets(self.reading)
 
-    def replies(self) -> list[Frame]:
+    def replies(self) -> list[Packet]:
         """Return what came back to the writer."""
-        return _frames(self.writing)
+        return _packets(self.writing)
 
 
-def _frames(link: LocalLink) -> list[Frame]:
-    return [e.frame for e in link.poll(0) if isinstance(e, FrameArrived)]
+def _packets(link: LocalLink) -> list[Packet]:
+    return [e.packet for e in link.poll(0) if isinstance(e, PacketArrived)]
 
 
-def test_frames_carry_generation_channel_and_sequence() -> None:
-    """A reader can tell what a frame belongs to and whether one is missing."""
-    pair = RemotePair(window_bytes=1 << 20)
+def test_packets_carry_generation_channel_and_sequence() -> None:
+    """A reader can tell what a packet belongs to and whether one is missing."""
+    pair = RemotePair(credit_bytes=1 << 20)
 
     pair.writer.put(list(range(8)), 0)
     pair.writer.put_mark(BARRIER)
     pair.writer.end()
 
-    assert [(f.kind, f.generation, f.channel, f.sequence) for f in pair.frames()] == [
-        (FrameKind.BATCH, 1, 7, 0),
-        (FrameKind.BATCH, 1, 7, 1),
-        (FrameKind.BARRIER, 1, 7, 2),
-        (FrameKind.END, 1, 7, 3),
+    assert [(f.kind, f.generation, f.channel, f.sequence) for f in pair.packets()] == [
+        (PacketKind.BATCH, 1, 7, 0),
+        (PacketKind.BATCH, 1, 7, 1),
+        (PacketKind.BARRIER, 1, 7, 2),
+        (PacketKind.END, 1, 7, 3),
     ]
 
 
 def test_credit_in_bytes_runs_out_and_is_granted_back_in_larger_amounts() -> None:
-    """A quarter of the window at a time keeps credit frames rare."""
+    """A quarter of the window at a time keeps credit packets rare."""
     window = 4 * 4 * ROW_COST
-    pair = RemotePair(window_bytes=window)
+    pair = RemotePair(credit_bytes=window)
 
     for _ in range(9):
         pair.writer.put([0] * 4, 0)
-    frames = pair.frames()
-    assert len(frames) == 4
+    packets = pair.packets()
+    assert len(packets) == 4
     assert pair.writer.is_blocked
-    for frame in frames:
-        pair.reader.receive(frame.kind, frame.sequence, frame.body, frame.cost)
+    for packet in packets:
+        pair.reader.receive(packet.kind, packet.sequence, packet.body, packet.cost)
         pair.reader.take()
     (first, *_) = replies = pair.replies()
 
-    assert [f.kind for f in replies] == [FrameKind.CREDIT] * 4
+    assert [f.kind for f in replies] == [PacketKind.CREDIT] * 4
     pair.carrier.add_credit(first.body)
     pair.writer.send_ready()
-    assert len(pair.frames()) == 1
+    assert len(pair.packets()) == 1
 
 
 def test_close_travels_back_to_the_writer() -> None:
     """The writer's worker learns that nobody reads on."""
-    pair = RemotePair(window_bytes=1 << 20)
+    pair = RemotePair(credit_bytes=1 << 20)
 
     pair.reader.close()
     pair.reader.close()
 
-    assert [f.kind for f in pair.replies()] == [FrameKind.CLOSE]
+    assert [f.kind for f in pair.replies()] == [PacketKind.CLOSE]
 
 
-def test_batch_that_is_too_long_for_a_frame_is_cut_in_halves() -> None:
+def test_batch_that_is_too_long_for_a_packet_is_cut_in_halves() -> None:
     """Order and sequence numbers survive the cut."""
     pair = RemotePair(1 << 20, NarrowLink)
 
     pair.writer.put([1, 2, 3, 4], 0)
 
-    frames = pair.frames()
-    assert [f.body for f in frames] == [[1, 2], [3, 4]]
-    assert [f.sequence for f in frames] == [0, 1]
+    packets = pair.packets()
+    assert [f.body for f in packets] == [[1, 2], [3, 4]]
+    assert [f.sequence for f in packets] == [0, 1]
 
 
 class NoRoom(LocalLink):
-    """A network whose frames hold no row at all."""
+    """A network whose packets hold no row at all."""
 
-    def send(self, peer: PeerId, frame: Frame) -> Any:
-        msg = "the frame is too long"
+    def send(self, peer: PeerId, packet: Packet) -> Any:
+        msg = "the packet is too long"
         raise TransportError(msg)
 
 
@@ -416,7 +416,7 @@ def test_rows_that_cannot_be_sent_are_their_makers_fault_also_in_a_timer() -> No
     """A timer belongs to no task, so nobody else knows whose rows they are."""
 
     class Choosy(LocalLink):
-        def send(self, peer: PeerId, frame: Frame) -> Any:
+        def send(self, peer: PeerId, packet: Packet) -> Any:
             raise AttributeError("cannot pickle that")  # noqa: EM101, TRY003 - pickle's
 
     pair = RemotePair(1 << 20, Choosy)

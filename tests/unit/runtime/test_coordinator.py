@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from tests.coordinator_stands import Stand, failed
+from tests.support.coordinator_harness import CoordinatorHarness, failed
 
 from millstream.errors import (
     JobCancelledError,
@@ -17,7 +17,7 @@ from millstream.errors import (
 from millstream.protocol.job import Phase
 from millstream.protocol.job_events import OutcomeKind
 from millstream.protocol.messages import (
-    Completed,
+    CompleteEpoch,
     Deploy,
     Emitted,
     Heartbeat,
@@ -33,7 +33,7 @@ from millstream.state.plain import encode, encode_lists
 
 def test_workers_are_deployed_together_and_started_together() -> None:
     """Everybody knows everybody before the first row is read."""
-    stand = Stand()
+    stand = CoordinatorHarness()
     stand.start()
 
     members = ((1, "host", 7), (2, "host", 7))
@@ -45,7 +45,7 @@ def test_workers_are_deployed_together_and_started_together() -> None:
 
 def test_output_is_committed_once_all_have_finished() -> None:
     """Then workers are released, and the job is over when they are gone."""
-    stand = Stand()
+    stand = CoordinatorHarness()
     stand.start()
     stand.inboxes()
 
@@ -56,7 +56,7 @@ def test_output_is_committed_once_all_have_finished() -> None:
 
     sealed = (("own", 0, encode("a")), ("own", 1, encode("b")))
     assert stand.committed == [(1, sealed, True)]
-    assert stand.inboxes() == [[Completed(1, 1), Release()]] * 2
+    assert stand.inboxes() == [[CompleteEpoch(1, 1), Release()]] * 2
     assert not stand.is_over()
     stand.leave()
     assert stand.is_over()
@@ -70,7 +70,7 @@ def test_failed_commit_fails_the_job_with_the_sinks_words() -> None:
         msg = "disk full"
         raise OSError(msg)
 
-    stand = Stand(1, commit, snapshot_retry_ms=10)
+    stand = CoordinatorHarness(1, commit, snapshot_retry_ms=10)
     stand.start()
     stand.finish(stand.ids[0])
     for _ in range(4):
@@ -88,7 +88,7 @@ def test_failed_commit_fails_the_job_with_the_sinks_words() -> None:
 
 def test_user_error_is_rebuilt_with_the_original_as_its_cause() -> None:
     """`except ... as error: error.__cause__` is what the function raised."""
-    stand = Stand()
+    stand = CoordinatorHarness()
     stand.start()
     stand.inboxes()
 
@@ -108,7 +108,7 @@ def test_cause_that_cannot_be_rebuilt_is_replaced_by_its_traceback(
     cause: bytes,
 ) -> None:
     """A class that only the workers can import must not hide the failure."""
-    stand = Stand(1)
+    stand = CoordinatorHarness(1)
     stand.start()
     stand.say(stand.ids[0], failed(cause))
 
@@ -120,7 +120,7 @@ def test_cause_that_cannot_be_rebuilt_is_replaced_by_its_traceback(
 
 def test_silent_worker_is_lost_after_a_lease() -> None:
     """A hung process looks connected; its silence gives it away."""
-    stand = Stand(lease_ms=1_000)
+    stand = CoordinatorHarness(lease_ms=1_000)
     stand.start()
     for _ in range(3):
         stand.clock.advance("900ms")
@@ -133,7 +133,7 @@ def test_silent_worker_is_lost_after_a_lease() -> None:
 
 def test_missing_worker_is_a_launch_error_that_says_how_many() -> None:
     """And what to do about it."""
-    stand = Stand(launch_timeout_ms=2_000, lease_ms=60_000)
+    stand = CoordinatorHarness(launch_timeout_ms=2_000, lease_ms=60_000)
     stand.say(stand.ids[0], Register(1, "host", 7, 1))
     stand.pass_time("2001ms")
 
@@ -144,7 +144,7 @@ def test_missing_worker_is_a_launch_error_that_says_how_many() -> None:
 
 def test_cancelled_job_stops_its_workers() -> None:
     """From any thread; the next step carries it out."""
-    stand = Stand()
+    stand = CoordinatorHarness()
     stand.start()
     stand.inboxes()
 
@@ -158,7 +158,7 @@ def test_cancelled_job_stops_its_workers() -> None:
 
 def test_job_ends_without_workers_that_never_leave() -> None:
     """After the grace period nobody waits for a hung process."""
-    stand = Stand(stop_grace_ms=1_000)
+    stand = CoordinatorHarness(stop_grace_ms=1_000)
     stand.start()
     stand.coordinator.cancel("enough")
     stand.coordinator.step()
@@ -172,7 +172,7 @@ def test_job_ends_without_workers_that_never_leave() -> None:
 
 def test_exited_process_is_told_by_its_reason() -> None:
     """The launcher knows why a process is gone."""
-    stand = Stand()
+    stand = CoordinatorHarness()
     stand.start()
 
     stand.coordinator.worker_exited(stand.ids[1], "killed by signal 9")
@@ -185,7 +185,7 @@ def test_exited_process_is_told_by_its_reason() -> None:
 
 def test_results_are_in_the_order_of_tasks() -> None:
     """Whatever the order in which they arrive."""
-    stand = Stand()
+    stand = CoordinatorHarness()
     stand.start()
     first, second = stand.ids
     own, other = stand.sinks()
@@ -199,7 +199,7 @@ def test_results_are_in_the_order_of_tasks() -> None:
 
 def test_coordinator_keeps_the_latest_progress_and_beats() -> None:
     """Workers hear from it in the rhythm that their leases need."""
-    stand = Stand(1, heartbeat_ms=100)
+    stand = CoordinatorHarness(1, heartbeat_ms=100)
     stand.start()
     stand.inboxes()
     stand.say(stand.ids[0], Progress(1, 1, ((0, 1, 1, 1, 1),)))
@@ -212,7 +212,7 @@ def test_coordinator_keeps_the_latest_progress_and_beats() -> None:
 
 def test_job_ends_once_even_if_more_goes_wrong() -> None:
     """The first failure is the one that counts."""
-    stand = Stand()
+    stand = CoordinatorHarness()
     stand.start()
     stand.say(stand.ids[0], failed())
     stand.coordinator.cancel("too late")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.coordinator_stands import Stand, failed
+from tests.support.coordinator_harness import CoordinatorHarness, failed
 
 from millstream.errors import (
     OperatorError,
@@ -13,10 +13,10 @@ from millstream.errors import (
 from millstream.protocol.barrier import Barrier, Order, barrier_from_wire
 from millstream.protocol.ids import Epoch, PeerId
 from millstream.protocol.messages import (
-    Announced,
-    Completed,
+    CompleteEpoch,
     Deploy,
     Emitted,
+    OpenEpoch,
     Ready,
     Register,
     Sealed,
@@ -26,7 +26,7 @@ from millstream.state.plain import encode_lists
 # A job that keeps snapshots.
 
 
-class KeepingStand(Stand):
+class KeepingStand(CoordinatorHarness):
     """A coordinator that takes a snapshot every 100 ms."""
 
     def __init__(self, workers: int = 2, **settings: Any) -> None:
@@ -59,7 +59,7 @@ def test_epoch_is_announced_stored_and_committed() -> None:
     stand = KeepingStand()
 
     stand.pass_time("100ms")
-    announcement = Announced(1, Barrier(Epoch(1), Epoch(0)).to_wire())
+    announcement = OpenEpoch(1, Barrier(Epoch(1), Epoch(0)).to_wire())
     assert stand.inboxes() == [[announcement]] * 2
     stand.seal(stand.ids[0], 1)
     assert stand.manifests() == []
@@ -69,8 +69,8 @@ def test_epoch_is_announced_stored_and_committed() -> None:
 
     assert stand.manifests() == ["manifests/00000001-000001.manifest"]
     assert stand.committed == [(1, (), False)]
-    assert stand.inboxes() == [[Completed(1, 1)]] * 2
-    assert stand.coordinator.keeper.complete_epoch == 1
+    assert stand.inboxes() == [[CompleteEpoch(1, 1)]] * 2
+    assert stand.coordinator.snapshots.complete_epoch == 1
 
 
 def test_lost_worker_is_replaced_and_the_others_take_its_tasks() -> None:
@@ -145,7 +145,7 @@ def test_replacement_gets_its_share_at_a_pause() -> None:
     stand.inboxes()
 
     stand.say(third, Register(3, "host", 9, 103))
-    announced = [m for m in stand.inboxes()[0] if isinstance(m, Announced)]
+    announced = [m for m in stand.inboxes()[0] if isinstance(m, OpenEpoch)]
     assert [barrier_from_wire(m.barrier).orders for m in announced] == [
         (Order.SNAPSHOT, Order.PAUSE)
     ]
@@ -155,7 +155,7 @@ def test_replacement_gets_its_share_at_a_pause() -> None:
 
     members = ((1, "host", 7), (3, "host", 9))
     assert stand.inboxes()[-1] == [
-        Completed(2, 1),
+        CompleteEpoch(2, 1),
         Deploy(3, members, (3, 1), (1, 1)),
     ]
 
@@ -181,7 +181,7 @@ def test_replacement_that_comes_while_another_one_gets_its_share_gets_its_own() 
     for id_ in (first, PeerId(4)):
         stand.say(id_, Ready(id_, 4))
 
-    announced = [m for m in stand.inboxes()[0] if isinstance(m, Announced)]
+    announced = [m for m in stand.inboxes()[0] if isinstance(m, OpenEpoch)]
     assert [barrier_from_wire(m.barrier).orders for m in announced] == [
         (Order.SNAPSHOT, Order.PAUSE)
     ]
@@ -214,7 +214,7 @@ def test_epoch_that_a_task_could_not_store_is_given_up() -> None:
     assert "epoch 1 is abandoned: task 0.0: disk full" in told
     stand.inboxes()
     stand.pass_time("100ms")
-    announcement = Announced(1, Barrier(Epoch(2), Epoch(0)).to_wire())
+    announcement = OpenEpoch(1, Barrier(Epoch(2), Epoch(0)).to_wire())
     assert stand.inboxes() == [[announcement]] * 2
 
 
@@ -230,5 +230,5 @@ def test_epoch_that_completes_after_an_interruption_is_told_to_nobody() -> None:
     for _ in range(4):
         stand.coordinator.step()
 
-    assert stand.coordinator.keeper.complete_epoch == 1
+    assert stand.coordinator.snapshots.complete_epoch == 1
     assert stand.inboxes()[0] == [Deploy(2, ((1, "host", 7),), (1, 1), (1, 1))]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from tests.making import channel
+from tests.support.making import channel
 
 from millstream.config import Config, configured
 from millstream.connectors.base import Source, SourceReader, Split
 from millstream.connectors.frame import DataFrameSource
 from millstream.protocol.barrier import Barrier
 from millstream.protocol.batching import BatchSize
-from millstream.protocol.frames import FrameKind
 from millstream.protocol.ids import Epoch
+from millstream.protocol.packets import PacketKind
 from millstream.runtime.channels import InputChannel
 from millstream.runtime.intake import ChannelIntake, SourceIntake
 from millstream.testing import ManualClock, Pause, ScriptedSource
@@ -42,9 +42,9 @@ def test_channels_are_read_in_the_order_in_which_batches_came() -> None:
     """A busy channel does not starve the others."""
     intake = intake_of(2)
     first, second = intake.channels
-    first.receive(FrameKind.BATCH, 0, ["a"], 1)
-    second.receive(FrameKind.BATCH, 0, ["b"], 1)
-    first.receive(FrameKind.BATCH, 1, ["c"], 1)
+    first.receive(PacketKind.BATCH, 0, ["a"], 1)
+    second.receive(PacketKind.BATCH, 0, ["b"], 1)
+    first.receive(PacketKind.BATCH, 1, ["c"], 1)
 
     assert rows_of(intake) == [["a"], ["b"], ["c"]]
 
@@ -53,12 +53,12 @@ def test_channel_intake_is_over_when_all_channels_ended_and_are_empty() -> None:
     """One open channel keeps a task alive."""
     intake = intake_of(2)
     first, second = intake.channels
-    first.receive(FrameKind.BATCH, 0, ["a"], 1)
-    first.receive(FrameKind.END, 1, [], 0)
+    first.receive(PacketKind.BATCH, 0, ["a"], 1)
+    first.receive(PacketKind.END, 1, [], 0)
     assert rows_of(intake) == [["a"]]
     assert not intake.is_over
 
-    second.receive(FrameKind.END, 0, [], 0)
+    second.receive(PacketKind.END, 0, [], 0)
     assert rows_of(intake) == []
 
     assert intake.is_over
@@ -67,8 +67,8 @@ def test_channel_intake_is_over_when_all_channels_ended_and_are_empty() -> None:
 def test_position_counts_the_rows_of_the_channel() -> None:
     """The row of an error is named from the beginning of its channel."""
     intake = intake_of(1)
-    intake.channels[0].receive(FrameKind.BATCH, 0, [1, 2, 3], 1)
-    intake.channels[0].receive(FrameKind.BATCH, 1, [4, 5], 1)
+    intake.channels[0].receive(PacketKind.BATCH, 0, [1, 2, 3], 1)
+    intake.channels[0].receive(PacketKind.BATCH, 1, [4, 5], 1)
     rows_of(intake)
 
     assert intake.position(1, 2) == "record 4 from task 0 of stage 0"
@@ -77,7 +77,7 @@ def test_position_counts_the_rows_of_the_channel() -> None:
 def test_closed_channel_intake_gives_nothing_more() -> None:
     """What already waits is dropped."""
     intake = intake_of(1)
-    intake.channels[0].receive(FrameKind.BATCH, 0, [1], 1)
+    intake.channels[0].receive(PacketKind.BATCH, 0, [1], 1)
 
     intake.close()
 
@@ -89,15 +89,15 @@ def test_cut_is_due_when_the_barrier_came_on_every_channel() -> None:
     """A channel whose barrier came is not read until the cut is done."""
     intake = intake_of(2)
     first, second = intake.channels
-    first.receive(FrameKind.BARRIER, 0, barrier(1), 0)
-    first.receive(FrameKind.BATCH, 1, ["behind"], 1)
-    second.receive(FrameKind.BATCH, 0, ["before"], 1)
+    first.receive(PacketKind.BARRIER, 0, barrier(1), 0)
+    first.receive(PacketKind.BATCH, 1, ["behind"], 1)
+    second.receive(PacketKind.BATCH, 0, ["before"], 1)
 
     assert rows_of(intake) == [["before"]]
     assert due_cut(intake) is None
     assert len(first) == 1
-    second.receive(FrameKind.BARRIER, 1, barrier(1), 0)
-    second.receive(FrameKind.BATCH, 2, ["also behind"], 1)
+    second.receive(PacketKind.BARRIER, 1, barrier(1), 0)
+    second.receive(PacketKind.BATCH, 2, ["also behind"], 1)
     assert rows_of(intake) == []
     assert due_cut(intake) == barrier(1)
 
@@ -111,9 +111,9 @@ def test_ended_channel_is_not_waited_for() -> None:
     """It has nothing before the cut that could still come."""
     intake = intake_of(2)
     first, second = intake.channels
-    first.receive(FrameKind.BARRIER, 0, barrier(1), 0)
-    second.receive(FrameKind.BATCH, 0, ["last"], 1)
-    second.receive(FrameKind.END, 1, [], 0)
+    first.receive(PacketKind.BARRIER, 0, barrier(1), 0)
+    second.receive(PacketKind.BATCH, 0, ["last"], 1)
+    second.receive(PacketKind.END, 1, [], 0)
 
     assert rows_of(intake) == [["last"]]
 
@@ -124,10 +124,10 @@ def test_channel_that_ends_behind_its_barrier_keeps_the_task_alive() -> None:
     """Blocked elements count: the intake is over only when they are read."""
     intake = intake_of(2)
     first, second = intake.channels
-    first.receive(FrameKind.BARRIER, 0, barrier(1), 0)
-    first.receive(FrameKind.END, 1, [], 0)
+    first.receive(PacketKind.BARRIER, 0, barrier(1), 0)
+    first.receive(PacketKind.END, 1, [], 0)
     assert rows_of(intake) == []
-    second.receive(FrameKind.END, 0, [], 0)
+    second.receive(PacketKind.END, 0, [], 0)
     assert not intake.is_over
 
     assert rows_of(intake) == []
@@ -142,13 +142,13 @@ def test_blocked_channel_keeps_its_place_in_the_order() -> None:
     """What waited longest is read first after the cut."""
     intake = intake_of(2)
     first, second = intake.channels
-    first.receive(FrameKind.BARRIER, 0, barrier(1), 0)
+    first.receive(PacketKind.BARRIER, 0, barrier(1), 0)
     for number in (1, 2):
-        first.receive(FrameKind.BATCH, number, [number], 1)
+        first.receive(PacketKind.BATCH, number, [number], 1)
     rows_of(intake)
-    second.receive(FrameKind.BARRIER, 0, barrier(1), 0)
+    second.receive(PacketKind.BARRIER, 0, barrier(1), 0)
     rows_of(intake)
-    second.receive(FrameKind.BATCH, 1, [3], 1)
+    second.receive(PacketKind.BATCH, 1, [3], 1)
 
     intake.release()
 

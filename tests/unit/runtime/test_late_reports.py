@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.worker_stands import SECOND, Stand
+from tests.support.worker_harness import SECOND, WorkerHarness
 
 import millstream as ms
-from millstream.protocol.messages import Announced, Deploy, Failed, Start
+from millstream.protocol.messages import Deploy, Failed, OpenEpoch, Start
 from millstream.runtime.background import Inline
-from millstream.runtime.wire import FrameEncoder
+from millstream.runtime.wire import PacketEncoder
 from millstream.runtime.worker import WorkerPhase
 from millstream.state.settings import StateSettings
 
 if TYPE_CHECKING:
     from millstream.ports import Done
-    from millstream.protocol.frames import Frame
     from millstream.protocol.ids import PeerId
+    from millstream.protocol.packets import Packet
 
 
 class LateBackground(Inline):
@@ -51,16 +51,16 @@ def test_a_report_that_cannot_be_sent_is_a_failure_that_is_told() -> None:
     flow = ms.Flow("endless")
     flow.read(Endless()).for_each(lambda _: None)
     background = LateBackground()
-    stand = Stand(flow, 1, StateSettings(16), background)
-    encoder, link = FrameEncoder(1_000_000), stand.worker._network
+    stand = WorkerHarness(flow, 1, StateSettings(16), background)
+    encoder, link = PacketEncoder(1_000_000), stand.worker._network
     send = link.send
 
-    def encoded(peer: PeerId, frame: Frame) -> int:
-        encoder.encode(frame)
-        return send(peer, frame)
+    def encoded(peer: PeerId, packet: Packet) -> int:
+        encoder.encode(packet)
+        return send(peer, packet)
 
     stand.run(3)
-    stand.tell(Announced(1, (1, 0, ("snapshot",))))
+    stand.tell(OpenEpoch(1, (1, 0, ("snapshot",))))
     stand.step(3)
     link.send = encoded  # type: ignore[method-assign]  # the hub encodes nothing
     background.is_late = False
@@ -75,14 +75,14 @@ def test_worker_whose_tasks_moved_away_has_nothing_to_finish() -> None:
     background = LateBackground()
     flow = ms.Flow("narrow")
     flow.from_iterable(range(1_000_000)).for_each(lambda _: None)
-    stand = Stand(flow, 2, StateSettings(16), background)
+    stand = WorkerHarness(flow, 2, StateSettings(16), background)
     stand.hub.join(SECOND)
     stand.step()
     members = ((1, "", 0), (2, "", 0))
     stand.tell(Deploy(1, members, (1, 2), (0, 0)))
     stand.step(2)
     stand.tell(Start(1))
-    stand.tell(Announced(1, (1, 0, ("snapshot",))))
+    stand.tell(OpenEpoch(1, (1, 0, ("snapshot",))))
     stand.step(3)
 
     stand.tell(Deploy(2, members, (2, 1), (0, 0)))

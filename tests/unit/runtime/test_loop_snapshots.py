@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.making import channel, nodes
 from tests.spark.driving import eventually
+from tests.support.making import channel, nodes
 
 import millstream as ms
 from millstream.config import Config, fixed
@@ -17,8 +17,8 @@ from millstream.plan import nodes as specs
 from millstream.plan.stages import Stage
 from millstream.protocol.align import Aligner, BarrierArrived, Cut, EpochAnnounced
 from millstream.protocol.barrier import ROUND_END, Barrier
-from millstream.protocol.frames import FrameKind
 from millstream.protocol.ids import ChannelId, Epoch
+from millstream.protocol.packets import PacketKind
 from millstream.runtime.channels import InputChannel, LocalCarrier, OutputChannel
 from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.router import Router
@@ -127,8 +127,8 @@ def test_a_task_before_a_head_that_is_over_still_cuts_what_the_head_has_cut() ->
         ChannelIntake([given]), writer, on_cut=cuts.append, on_end=ends.append
     )
     writer.close()
-    given.receive(FrameKind.BARRIER, 0, Barrier(Epoch(7), Epoch(6)), 0)
-    given.receive(FrameKind.END, 1, [], 0)
+    given.receive(PacketKind.BARRIER, 0, Barrier(Epoch(7), Epoch(6)), 0)
+    given.receive(PacketKind.END, 1, [], 0)
 
     while task.phase is not TaskPhase.ENDED:
         assert task.run(0), f"it waits, {task.phase}"
@@ -145,10 +145,10 @@ def test_a_look_does_not_wait_for_a_pause_in_the_rows_behind_it() -> None:
     writer = OutputChannel(inside, LocalCarrier(reader, 9), print)
     intake = ChannelIntake([given], rounds=frozenset({inside.id}), is_free=True)
     task = passing_on(intake, writer, on_cut=print, on_end=print)
-    given.receive(FrameKind.BATCH, 0, [1], 0)
-    given.receive(FrameKind.ROUND, 1, ROUND_END, 0)
+    given.receive(PacketKind.BATCH, 0, [1], 0)
+    given.receive(PacketKind.ROUND, 1, ROUND_END, 0)
     for number in range(2, 9):
-        given.receive(FrameKind.BATCH, number, [number], 0)
+        given.receive(PacketKind.BATCH, number, [number], 0)
 
     task.run(0)
     left = [reader.take() for _ in range(len(reader))]

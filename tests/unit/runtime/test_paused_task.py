@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream import BufferPolicy, Flow
 from millstream.launch.job import deploy
-from millstream.launch.keeping import Keeping
+from millstream.launch.snapshot_context import SnapshotContext
 from millstream.protocol.barrier import Barrier, Order
 from millstream.protocol.ids import Epoch, Generation, PeerId
 from millstream.runtime.assembly import Beginning, assemble
@@ -21,7 +21,7 @@ def test_paused_task_sends_the_barrier_when_credit_comes() -> None:
     config = flow.config(settings)
     own = PeerId(1)
     made = assemble(
-        deploy(flow.plan, config, 1, Keeping("paused", "")),
+        deploy(flow.plan, config, 1, SnapshotContext("paused", "")),
         own,
         (own,),
         Generation(1),

@@ -11,18 +11,18 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.relays import Relay
+from tests.support.relays import Relay
 
 from millstream.config import Config
-from millstream.ports import FrameArrived, NetworkEvent, PeerConnected, PeerLost
-from millstream.protocol.frames import Frame, FrameKind
+from millstream.ports import NetworkEvent, PacketArrived, PeerConnected, PeerLost
 from millstream.protocol.handshake import MAGIC, Protection, derive_key
 from millstream.protocol.ids import ChannelId, Generation, PeerId
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.integrity import CHECKSUM
 from millstream.runtime.tcp import TCPNetwork
 from millstream.runtime.tls import make_certificate
-from millstream.runtime.wire import FrameEncoder
+from millstream.runtime.wire import PacketEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,13 +49,13 @@ def run(code: str) -> None:
     executed.append(code)
 
 
-def a_batch(sequence: int, body: object) -> Frame:
-    return Frame(FrameKind.BATCH, Generation(1), ChannelId(3), sequence, body)
+def a_batch(sequence: int, body: object) -> Packet:
+    return Packet(PacketKind.BATCH, Generation(1), ChannelId(3), sequence, body)
 
 
 def forged(body: object) -> bytes:
-    """Return a frame as anybody can make it."""
-    return b"".join(CHECKSUM.closed(*FrameEncoder(1 << 20).encode(a_batch(0, body))))
+    """Return a packet as anybody can make it."""
+    return b"".join(CHECKSUM.closed(*PacketEncoder(1 << 20).encode(a_batch(0, body))))
 
 
 class Middle:
@@ -136,7 +136,7 @@ def opened(middles: list[Middle], protection: Protection) -> Middle:
 
 
 @pytest.mark.parametrize("protection", PROTECTED)
-def test_an_injected_frame_is_refused_and_runs_nothing(
+def test_an_injected_packet_is_refused_and_runs_nothing(
     middles: list[Middle], protection: Protection
 ) -> None:
     """Having passed the handshake on is of no use without its keys."""
@@ -147,12 +147,12 @@ def test_an_injected_frame_is_refused_and_runs_nothing(
     middle.relay.to_target[0].sendall(forged([Exploit()]) + bytes(16))
 
     assert middle.lost() != ""
-    bodies = [e.frame.body for e in middle.at_server if isinstance(e, FrameArrived)]
+    bodies = [e.packet.body for e in middle.at_server if isinstance(e, PacketArrived)]
     assert bodies == [["before"]]
     assert executed == []
 
 
-def test_an_injected_frame_on_a_plain_connection_runs_code(
+def test_an_injected_packet_on_a_plain_connection_runs_code(
     middles: list[Middle],
 ) -> None:
     """That is what ``insecure=True`` gives up."""
@@ -166,7 +166,7 @@ def test_an_injected_frame_on_a_plain_connection_runs_code(
 
 
 @pytest.mark.parametrize("protection", PROTECTED)
-def test_a_repeated_frame_is_refused(
+def test_a_repeated_packet_is_refused(
     middles: list[Middle], protection: Protection
 ) -> None:
     """It was right when it came first."""
@@ -177,11 +177,11 @@ def test_a_repeated_frame_is_refused(
     middle.relay.to_target[0].sendall(bytes(middle.relay.from_clients[start:]))
 
     assert middle.lost() != ""
-    assert sum(isinstance(event, FrameArrived) for event in middle.at_server) == 1
+    assert sum(isinstance(event, PacketArrived) for event in middle.at_server) == 1
 
 
 @pytest.mark.parametrize("protection", PROTECTED)
-def test_frames_of_another_connection_are_refused(
+def test_packets_of_another_connection_are_refused(
     middles: list[Middle], protection: Protection
 ) -> None:
     """Even of the same two peers: each connection has keys of its own."""
@@ -194,7 +194,7 @@ def test_frames_of_another_connection_are_refused(
     middle.relay.to_target[0].sendall(record)
 
     assert middle.lost() != ""
-    assert sum(isinstance(event, FrameArrived) for event in middle.at_server) == 0
+    assert sum(isinstance(event, PacketArrived) for event in middle.at_server) == 0
 
 
 def test_a_rewritten_hello_is_refused(middles: list[Middle]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.coordinator_stands import Stand, failed
+from tests.support.coordinator_harness import CoordinatorHarness, failed
 
 from millstream.errors import WorkerLostError
 from millstream.ports import PeerLost
@@ -36,9 +36,9 @@ ENDED = Ended(1, 1, 0, 0, 0, (), ())
 FILE = ("epochs/00000001/run-1-0-0-1.state", 3, "0" * 64, ())
 
 
-def running(**how: Any) -> Stand:
+def running(**how: Any) -> CoordinatorHarness:
     """Return a job that has opened its first epoch."""
-    stand = Stand(keeps=True, snapshot_every_ms=100, **how)
+    stand = CoordinatorHarness(keeps=True, snapshot_every_ms=100, **how)
     stand.start()
     stand.pass_time("100ms")
     stand.inboxes()
@@ -126,7 +126,7 @@ def test_nothing_of_a_worker_that_was_given_up_is_heard() -> None:
 
 def test_job_without_snapshots_fails_with_what_made_no_sense() -> None:
     """There is nothing to go back to."""
-    stand = Stand()
+    stand = CoordinatorHarness()
     stand.start()
 
     stand.say(stand.ids[1], Emitted(2, 1, 99, 1, 0, ROWS))
@@ -151,7 +151,7 @@ def test_nothing_counts_twice(first: Message) -> None:
 
 def test_rows_of_a_task_that_has_ended_are_none() -> None:
     """A result that is complete does not grow."""
-    stand = Stand()
+    stand = CoordinatorHarness()
     stand.start()
     own, _ = stand.sinks()
     stage = next(
@@ -167,7 +167,7 @@ def test_rows_of_a_task_that_has_ended_are_none() -> None:
 
 def test_worker_reports_nothing_before_it_has_registered() -> None:
     """Nobody knows what it is talking about."""
-    stand = Stand()
+    stand = CoordinatorHarness()
 
     stand.say(stand.ids[0], Ready(1, 1))
 
@@ -185,7 +185,7 @@ def test_worker_reports_nothing_before_it_has_registered() -> None:
 )
 def test_address_that_cannot_be_is_not_told_to_others(message: Message) -> None:
     """Others would dial it, and a launcher would look for such a process."""
-    stand = Stand()
+    stand = CoordinatorHarness()
 
     stand.say(stand.ids[0], message)
 

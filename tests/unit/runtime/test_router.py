@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.making import channel, edge, taken_batches
+from tests.support.making import channel, edge, taken_batches
 
 from millstream.config import Config, configured, fixed
 from millstream.plan.grouping import (

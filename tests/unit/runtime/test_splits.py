@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from tests.task_benches import Bench
+from tests.support.task_harness import TaskHarness
 
 from millstream.protocol.barrier import Barrier, Splits
 from millstream.protocol.ids import Epoch
@@ -17,7 +17,7 @@ from millstream.testing import Pause, ScriptedSource
 SCRIPTS = (list(range(5)), [Pause(), *range(100, 103)], list(range(200, 209)))
 
 
-def heard_while_running(bench: Bench, *, cuts: bool = False) -> list[Any]:
+def heard_while_running(bench: TaskHarness, *, cuts: bool = False) -> list[Any]:
     """Run a task to its end; whatever comes is taken as late as can be."""
     heard: list[Any] = []
     for turn in range(1, 200):
@@ -39,7 +39,7 @@ def test_rows_stand_behind_the_mark_of_their_split(
     """A batch waits until the mark has left, though a cut is asked for meanwhile."""
     source = ScriptedSource(*SCRIPTS)
     names = [split.name for split in source.splits(1)]
-    bench = Bench(
+    bench = TaskHarness(
         source, [], credit=credit, buffer_rows=buffer_rows, carries_splits=True
     )
     splits = SplitsHeard(names)

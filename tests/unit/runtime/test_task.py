@@ -6,8 +6,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.making import channel, nodes
-from tests.task_benches import Bench
+from tests.support.making import channel, nodes
+from tests.support.task_harness import TaskHarness
 
 from millstream.api.functions import StatefulFunction
 from millstream.config import Config
@@ -15,7 +15,7 @@ from millstream.operators.build import TaskContext, build_chain
 from millstream.plan import nodes as specs
 from millstream.plan.aggregate import builtin
 from millstream.plan.stages import Stage
-from millstream.protocol.frames import FrameKind
+from millstream.protocol.packets import PacketKind
 from millstream.runtime.chain import TaskFailedError
 from millstream.runtime.channels import InputChannel
 from millstream.runtime.intake import ChannelIntake
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def test_task_works_in_bounded_slices() -> None:
     """A long input does not keep the neighbours waiting."""
-    bench = Bench(list(range(10)), [specs.Map(lambda i: i)], slice_batches=2)
+    bench = TaskHarness(list(range(10)), [specs.Map(lambda i: i)], slice_batches=2)
 
     assert bench.run()
 
@@ -39,7 +39,7 @@ def test_task_works_in_bounded_slices() -> None:
 
 def test_task_ends_after_its_input_and_says_so_downstream() -> None:
     """RUNNING, FINISHING, DRAINING, ENDED; the end follows the last row."""
-    bench = Bench([1, 2, 3], [specs.Map(lambda i: i * 10)], slice_batches=9)
+    bench = TaskHarness([1, 2, 3], [specs.Map(lambda i: i * 10)], slice_batches=9)
 
     bench.run()
     assert bench.phase() is TaskPhase.FINISHING
@@ -60,12 +60,12 @@ def test_rows_that_follow_from_the_end_pass_the_rest_of_the_chain() -> None:
         specs.Map(lambda pair: pair[1]),
     ]
 
-    assert Bench([1, 2, 3], chain).run_to_the_end() == [4, 2]
+    assert TaskHarness([1, 2, 3], chain).run_to_the_end() == [4, 2]
 
 
 def test_blocked_task_takes_no_input_and_measures_the_wait() -> None:
     """Back-pressure stops the source, and shows in the progress."""
-    bench = Bench(list(range(10)), [], credit=1)
+    bench = TaskHarness(list(range(10)), [], credit=1)
     bench.run()
     taken = bench.task.rows_in
 
@@ -81,7 +81,7 @@ def test_blocked_task_takes_no_input_and_measures_the_wait() -> None:
 
 def test_held_task_waits_for_the_driver() -> None:
     """Results that nobody fetches stop the tasks that make them."""
-    bench = Bench([1], [specs.Collect()])
+    bench = TaskHarness([1], [specs.Collect()])
 
     assert not bench.run(is_held=True)
     assert bench.emitted == []
@@ -92,7 +92,7 @@ def test_held_task_waits_for_the_driver() -> None:
 
 def test_task_nobody_reads_from_ends_early() -> None:
     """An endless source stops when the last reader has closed."""
-    bench = Bench(count(), [])
+    bench = TaskHarness(count(), [])
     bench.run()
 
     bench.reader.close()
@@ -103,7 +103,7 @@ def test_task_nobody_reads_from_ends_early() -> None:
 
 def test_satisfied_limit_ends_the_task_and_passes_its_rows() -> None:
     """What was asked for arrives, and the source is not read on."""
-    bench = Bench(count(), [specs.Limit(3)])
+    bench = TaskHarness(count(), [specs.Limit(3)])
 
     assert bench.run_to_the_end(3) == [0, 1, 2]
     assert bench.task.rows_in <= 6
@@ -111,7 +111,7 @@ def test_satisfied_limit_ends_the_task_and_passes_its_rows() -> None:
 
 def test_end_waits_for_credit() -> None:
     """A draining task keeps its last rows until the reader takes some."""
-    bench = Bench([1, 2, 3], [], credit=1, buffer_rows=1, slice_batches=9)
+    bench = TaskHarness([1, 2, 3], [], credit=1, buffer_rows=1, slice_batches=9)
     for _ in range(5):
         bench.run()
     assert bench.phase() is not TaskPhase.ENDED
@@ -127,7 +127,7 @@ def test_end_waits_for_credit() -> None:
 
 def test_failure_names_operator_position_and_value() -> None:
     """Everything the message to the user needs is in one exception."""
-    bench = Bench([4, 2, 0], [specs.Map(lambda i: 8 // i)], batch_rows=9)
+    bench = TaskHarness([4, 2, 0], [specs.Map(lambda i: 8 // i)], batch_rows=9)
 
     with pytest.raises(TaskFailedError) as raised:
         bench.run_to_the_end()
@@ -142,7 +142,7 @@ def test_failure_names_operator_position_and_value() -> None:
 
 def test_failing_source_is_named() -> None:
     """A file that cannot be read is not the first operator's fault."""
-    bench = Bench(ScriptedSource([1, Raise(OSError("gone"))]), [specs.Map(str)])
+    bench = TaskHarness(ScriptedSource([1, Raise(OSError("gone"))]), [specs.Map(str)])
 
     with pytest.raises(TaskFailedError) as raised:
         bench.run_to_the_end()
@@ -164,7 +164,7 @@ def test_failure_at_the_end_says_so() -> None:
     chain: list[Spec] = [specs.KeyBy(lambda i: i), specs.Process(Broken())]
 
     with pytest.raises(TaskFailedError) as raised:
-        Bench([1], chain).run_to_the_end()
+        TaskHarness([1], chain).run_to_the_end()
 
     assert raised.value.node.verb == "process"
     assert raised.value.position == "after the last record"
@@ -175,7 +175,7 @@ def test_failure_behind_the_first_operator_reads_like_a_sentence() -> None:
     chain: list[Spec] = [specs.Map(lambda i: i), specs.Limit(3), specs.ForEach(_fail)]
 
     with pytest.raises(TaskFailedError) as raised:
-        Bench([1, 2, 3], chain).run_to_the_end()
+        TaskHarness([1, 2, 3], chain).run_to_the_end()
 
     assert "after in" not in raised.value.position
 
@@ -208,7 +208,7 @@ def test_user_function_is_closed_once() -> None:
     """The worker closes all tasks when it leaves, also those that ended long ago."""
     log: list[str] = []
     chain: list[Spec] = [specs.KeyBy(lambda i: i), specs.Process(Resource(log))]
-    bench = Bench([1], chain)
+    bench = TaskHarness([1], chain)
     bench.run_to_the_end()
 
     bench.task.close()
@@ -238,10 +238,10 @@ def test_task_reads_channels_by_port() -> None:
         on_cut=_ignore,
         on_end=_ignore,
     )
-    right.receive(FrameKind.BATCH, 0, ["a", "b"], 1)
-    left.receive(FrameKind.BATCH, 0, [1, 2, 3], 1)
+    right.receive(PacketKind.BATCH, 0, ["a", "b"], 1)
+    left.receive(PacketKind.BATCH, 0, [1, 2, 3], 1)
     for end in (left, right):
-        end.receive(FrameKind.END, 1, [], 0)
+        end.receive(PacketKind.END, 1, [], 0)
 
     for _ in range(3):
         task.run(0)

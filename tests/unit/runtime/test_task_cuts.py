@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.task_benches import Bench
+from tests.support.task_harness import TaskHarness
 
 from millstream.connectors.base import Sink, SinkWriter
 from millstream.plan import nodes as specs
@@ -34,7 +34,7 @@ def barrier(epoch: int, *orders: Order, since: int = 0) -> Barrier:
 
 def test_cut_divides_the_output_where_it_divides_the_input() -> None:
     """Rows before it, the barrier, rows behind it; the offset is that of the cut."""
-    bench = Bench(list(range(6)), [specs.Map(lambda i: i)], buffer_rows=100)
+    bench = TaskHarness(list(range(6)), [specs.Map(lambda i: i)], buffer_rows=100)
     bench.run()
 
     bench.task.announce(barrier(3))
@@ -53,7 +53,7 @@ def test_cut_captures_what_operators_remember() -> None:
         specs.KeyBy(lambda i: i % 3),
         specs.AggregateByKey(builtin("sum")),
     ]
-    bench = Bench(range(8), chain, settings=StateSettings(8), slice_batches=1)
+    bench = TaskHarness(range(8), chain, settings=StateSettings(8), slice_batches=1)
     bench.run()
     bench.run()
     bench.task.announce(barrier(1))
@@ -82,7 +82,7 @@ def test_rows_held_back_to_save_work_pass_on_before_the_cut() -> None:
         specs.KeyBy(lambda i: i % 2),
         specs.Combine(builtin("sum")),
     ]
-    bench = Bench(range(4), chain, buffer_rows=100, slice_batches=2)
+    bench = TaskHarness(range(4), chain, buffer_rows=100, slice_batches=2)
     bench.run()
     assert bench.elements() == []
 
@@ -117,7 +117,7 @@ def sealed(cut: TaskCut) -> list[tuple[str, Any]]:
 
 def test_sink_seals_at_every_cut_and_at_the_end() -> None:
     """What was written since the last time, each time; nothing twice."""
-    bench = Bench(range(5), [specs.Write(SpillBuffer())], slice_batches=1)
+    bench = TaskHarness(range(5), [specs.Write(SpillBuffer())], slice_batches=1)
     for epoch in (4, 5):
         bench.run()
         bench.task.announce(barrier(epoch))
@@ -144,7 +144,7 @@ def test_sink_that_cannot_seal_is_the_one_to_blame() -> None:
         def open(self, job: str, task: int) -> SinkWriter[int]:
             return Broken()
 
-    bench = Bench(range(5), [specs.Write(BrokenShelf())])
+    bench = TaskHarness(range(5), [specs.Write(BrokenShelf())])
     bench.task.announce(barrier(4))
 
     with pytest.raises(TaskFailedError) as raised:
@@ -156,7 +156,7 @@ def test_sink_that_cannot_seal_is_the_one_to_blame() -> None:
 
 def test_end_tells_that_all_splits_are_done() -> None:
     """So a task that is made again after a recovery has nothing to read."""
-    bench = Bench([1, 2], [specs.Map(str)])
+    bench = TaskHarness([1, 2], [specs.Map(str)])
 
     bench.run_to_the_end()
 
@@ -171,7 +171,7 @@ def test_last_words_are_not_cut() -> None:
         specs.KeyBy(lambda i: i),
         specs.AggregateByKey(builtin("sum")),
     ]
-    bench = Bench(range(4), chain, slice_batches=9)
+    bench = TaskHarness(range(4), chain, slice_batches=9)
     bench.run()
     assert bench.phase() is TaskPhase.FINISHING
 
@@ -185,7 +185,7 @@ def test_last_words_are_not_cut() -> None:
 
 def test_paused_task_does_nothing_until_it_is_resumed() -> None:
     """Everything stands still behind the cut."""
-    bench = Bench(range(9), [specs.Map(str)], slice_batches=1)
+    bench = TaskHarness(range(9), [specs.Map(str)], slice_batches=1)
     bench.task.announce(barrier(1, Order.PAUSE))
     bench.run()
     assert bench.elements() == [barrier(1, Order.PAUSE)]
@@ -199,7 +199,7 @@ def test_paused_task_does_nothing_until_it_is_resumed() -> None:
 
 def test_resume_of_an_earlier_epoch_does_not_end_a_pause() -> None:
     """A message may be late; the pause is that of a later epoch."""
-    bench = Bench(range(9), [specs.Map(str)])
+    bench = TaskHarness(range(9), [specs.Map(str)])
     bench.task.announce(barrier(2, Order.PAUSE))
     bench.run()
 
@@ -210,7 +210,7 @@ def test_resume_of_an_earlier_epoch_does_not_end_a_pause() -> None:
 
 def test_resume_that_comes_before_the_cut_makes_it_no_pause() -> None:
     """The coordinator gave the epoch up while its barrier was on the way."""
-    bench = Bench(range(9), [specs.Map(str)], slice_batches=1)
+    bench = TaskHarness(range(9), [specs.Map(str)], slice_batches=1)
     bench.task.resume(Epoch(2))
     bench.task.announce(barrier(2, Order.PAUSE))
     bench.run()
@@ -221,7 +221,7 @@ def test_resume_that_comes_before_the_cut_makes_it_no_pause() -> None:
 
 def test_blocked_barrier_stops_the_task_until_it_has_left() -> None:
     """Nothing is read behind a cut before the barrier is on its way."""
-    bench = Bench(range(9), [specs.Map(str)], buffer_rows=100, credit=0)
+    bench = TaskHarness(range(9), [specs.Map(str)], buffer_rows=100, credit=0)
     bench.run()
     taken = bench.task.rows_in
     bench.task.announce(barrier(1))
@@ -239,7 +239,7 @@ def test_task_that_had_ended_sends_its_end_and_nothing_else() -> None:
         specs.KeyBy(lambda i: i),
         specs.AggregateByKey(builtin("sum")),
     ]
-    bench = Bench(range(4), chain)
+    bench = TaskHarness(range(4), chain)
 
     bench.task.end_at_once()
     bench.run()
@@ -253,6 +253,6 @@ def test_task_that_had_ended_sends_its_end_and_nothing_else() -> None:
 
 def test_task_goes_on_where_the_snapshot_says() -> None:
     """Rows before the offset are not read again."""
-    bench = Bench(range(5), [specs.Map(str)], offsets={"iterable": 3})
+    bench = TaskHarness(range(5), [specs.Map(str)], offsets={"iterable": 3})
 
     assert bench.run_to_the_end() == ["3", "4"]

@@ -14,11 +14,11 @@ import pytest
 
 from millstream.config import Config
 from millstream.errors import LocalProtocolError, TransportError
-from millstream.ports import FrameArrived, NetworkEvent, PeerConnected, PeerLost
-from millstream.protocol.frames import Frame, FrameKind
+from millstream.ports import NetworkEvent, PacketArrived, PeerConnected, PeerLost
 from millstream.protocol.handshake import Protection, Role
 from millstream.protocol.ids import COORDINATOR, ChannelId, Generation, PeerId
 from millstream.protocol.messages import Heartbeat
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.tcp import TCPNetwork
 from millstream.runtime.tls import make_certificate
 
@@ -98,12 +98,12 @@ class Cluster:
         events, self.events[network] = self.events[network], []
         return events
 
-    def arrived(self, network: TCPNetwork, count: int) -> list[Frame]:
-        """Run until `count` frames have come, and return them."""
+    def arrived(self, network: TCPNetwork, count: int) -> list[Packet]:
+        """Run until `count` packets have come, and return them."""
         self.run_until(lambda: len(self.events[network]) >= count)
         events = self.take(network)
-        assert all(isinstance(event, FrameArrived) for event in events)
-        return [event.frame for event in events if isinstance(event, FrameArrived)]
+        assert all(isinstance(event, PacketArrived) for event in events)
+        return [event.packet for event in events if isinstance(event, PacketArrived)]
 
     def lost(self, network: TCPNetwork) -> PeerLost:
         """Run until something happens, which must be one loss and nothing else."""
@@ -127,13 +127,13 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def a_batch(sequence: int, body: object) -> Frame:
-    return Frame(FrameKind.BATCH, Generation(1), ChannelId(3), sequence, body)
+def a_batch(sequence: int, body: object) -> Packet:
+    return Packet(PacketKind.BATCH, Generation(1), ChannelId(3), sequence, body)
 
 
-def a_heartbeat(worker: int) -> Frame:
+def a_heartbeat(worker: int) -> Packet:
     body = Heartbeat(worker)
-    return Frame(FrameKind.MESSAGE, Generation(0), ChannelId(0), 0, body)
+    return Packet(PacketKind.MESSAGE, Generation(0), ChannelId(0), 0, body)
 
 
 def test_it_is_a_network(cluster: Cluster) -> None:
@@ -143,7 +143,7 @@ def test_it_is_a_network(cluster: Cluster) -> None:
     assert network.address[0] == "127.0.0.1"
 
 
-def test_frames_go_both_ways(cluster: Cluster) -> None:
+def test_packets_go_both_ways(cluster: Cluster) -> None:
     """One connection carries both directions, whoever dialed."""
     one, two = cluster.pair()
 
@@ -155,41 +155,41 @@ def test_frames_go_both_ways(cluster: Cluster) -> None:
     assert cluster.arrived(one, 1) == [back]
 
 
-def test_frames_sent_before_the_handshake_wait_for_its_end(cluster: Cluster) -> None:
+def test_packets_sent_before_the_handshake_wait_for_its_end(cluster: Cluster) -> None:
     """A caller may send as soon as it has asked for the connection."""
     one, two = cluster.add(ONE), cluster.add(TWO)
     one.connect(TWO, two.address)
-    frame = a_batch(0, ["early"])
-    cost = one.send(TWO, frame)
+    packet = a_batch(0, ["early"])
+    cost = one.send(TWO, packet)
 
-    assert cost == frame.cost > 0
+    assert cost == packet.cost > 0
     assert one.backlog(TWO) > cost
     cluster.run_until(lambda: len(cluster.events[two]) == 2)
-    assert cluster.take(two) == [PeerConnected(ONE), FrameArrived(ONE, frame)]
+    assert cluster.take(two) == [PeerConnected(ONE), PacketArrived(ONE, packet)]
     assert one.backlog(TWO) == 0
 
 
-def test_ten_thousand_small_frames_keep_their_order(cluster: Cluster) -> None:
-    """A connection is a FIFO however its frames are packed together."""
+def test_ten_thousand_small_packets_keep_their_order(cluster: Cluster) -> None:
+    """A connection is a FIFO however its packets are packed together."""
     one, two = cluster.pair()
     for sequence in range(10_000):
         one.send(TWO, a_batch(sequence, [sequence]))
 
-    frames = cluster.arrived(two, 10_000)
+    packets = cluster.arrived(two, 10_000)
 
-    assert [frame.sequence for frame in frames] == list(range(10_000))
-    assert all(frame.body == [frame.sequence] for frame in frames)
+    assert [packet.sequence for packet in packets] == list(range(10_000))
+    assert all(packet.body == [packet.sequence] for packet in packets)
 
 
-def test_frames_larger_than_every_buffer_arrive(cluster: Cluster) -> None:
-    """A frame may exceed the sockets' and our own buffers many times."""
+def test_packets_larger_than_every_buffer_arrive(cluster: Cluster) -> None:
+    """A packet may exceed the sockets' and our own buffers many times."""
     one, two = cluster.pair()
     bodies = [[b"x" * 20_000_000], ["small"], [bytearray(b"y") * 3_000_000]]
     for sequence, body in enumerate(bodies):
         one.send(TWO, a_batch(sequence, body))
 
     assert one.backlog(TWO) > 10_000_000
-    assert [frame.body for frame in cluster.arrived(two, 3)] == bodies
+    assert [packet.body for packet in cluster.arrived(two, 3)] == bodies
     assert one.backlog(TWO) == 0
 
 
@@ -207,7 +207,7 @@ def test_one_busy_peer_does_not_shut_out_another(cluster: Cluster) -> None:
 
     cluster.run_until(
         lambda: any(
-            isinstance(event, FrameArrived) and event.peer == 3
+            isinstance(event, PacketArrived) and event.peer == 3
             for event in cluster.events[two]
         )
     )
@@ -215,15 +215,15 @@ def test_one_busy_peer_does_not_shut_out_another(cluster: Cluster) -> None:
     assert len(cluster.events[two]) < 64
 
 
-def test_a_peer_that_closes_is_lost_behind_its_last_frame(cluster: Cluster) -> None:
+def test_a_peer_that_closes_is_lost_behind_its_last_packet(cluster: Cluster) -> None:
     """What it said before it left is heard; close flushes what is queued."""
     one, two = cluster.pair()
     one.send(TWO, a_batch(0, ["bye"]))
     one.close()
 
     cluster.run_until(lambda: len(cluster.events[two]) == 2)
-    frame, loss = cluster.take(two)
-    assert isinstance(frame, FrameArrived)
+    packet, loss = cluster.take(two)
+    assert isinstance(packet, PacketArrived)
     assert loss == PeerLost(ONE, "the other side closed the connection")
 
 
@@ -236,8 +236,8 @@ def test_last_words_are_heard_by_a_peer_that_is_writing(cluster: Cluster) -> Non
         two.send(ONE, a_batch(sequence, [b"x" * 65_536]))
 
     cluster.run_until(lambda: len(cluster.events[two]) == 2)
-    frame, loss = cluster.take(two)
-    assert isinstance(frame, FrameArrived)
+    packet, loss = cluster.take(two)
+    assert isinstance(packet, PacketArrived)
     assert isinstance(loss, PeerLost)
 
 
@@ -298,9 +298,9 @@ def test_a_second_connection_of_a_peer_is_refused(cluster: Cluster) -> None:
     impostor.connect(TWO, two.address)
 
     assert "closed the connection" in cluster.lost(impostor).reason
-    frame = a_batch(0, ["still here"])
-    one.send(TWO, frame)
-    assert cluster.arrived(two, 1) == [frame]
+    packet = a_batch(0, ["still here"])
+    one.send(TWO, packet)
+    assert cluster.arrived(two, 1) == [packet]
 
 
 def test_connecting_twice_is_our_own_fault(cluster: Cluster) -> None:
@@ -312,7 +312,7 @@ def test_connecting_twice_is_our_own_fault(cluster: Cluster) -> None:
 
 
 def test_a_heartbeat_connection_stands_beside_the_main_one(cluster: Cluster) -> None:
-    """Its frames arrive; its coming and going are no events."""
+    """Its packets arrive; its coming and going are no events."""
     coordinator = cluster.add(COORDINATOR)
     main = cluster.add(ONE, listens=False)
     pulse = cluster.add(ONE, listens=False)
@@ -352,15 +352,15 @@ def test_disconnect_is_silent_here_and_a_loss_there(cluster: Cluster) -> None:
     assert one.send(TWO, a_batch(0, ["gone"])) == 0
 
 
-def test_a_frame_over_the_limit_raises_and_breaks_nothing(cluster: Cluster) -> None:
+def test_a_packet_over_the_limit_raises_and_breaks_nothing(cluster: Cluster) -> None:
     """The caller may split the batch and go on."""
-    one, two = cluster.pair(Config(frame_bytes_max=1000))
-    with pytest.raises(TransportError, match="frame_bytes_max"):
+    one, two = cluster.pair(Config(packet_bytes_max=1000))
+    with pytest.raises(TransportError, match="packet_bytes_max"):
         one.send(TWO, a_batch(0, [b"x" * 1000]))
-    frame = a_batch(0, [b"x" * 500])
-    one.send(TWO, frame)
+    packet = a_batch(0, [b"x" * 500])
+    one.send(TWO, packet)
 
-    assert cluster.arrived(two, 1) == [frame]
+    assert cluster.arrived(two, 1) == [packet]
 
 
 def test_a_row_that_cannot_be_pickled_breaks_nothing(cluster: Cluster) -> None:
@@ -368,10 +368,10 @@ def test_a_row_that_cannot_be_pickled_breaks_nothing(cluster: Cluster) -> None:
     one, two = cluster.pair()
     with pytest.raises(TypeError, match="cannot pickle"):
         one.send(TWO, a_batch(0, ["fine", threading.Lock()]))
-    frame = a_batch(0, ["fine"])
-    one.send(TWO, frame)
+    packet = a_batch(0, ["fine"])
+    one.send(TWO, packet)
 
-    assert cluster.arrived(two, 1) == [frame]
+    assert cluster.arrived(two, 1) == [packet]
 
 
 def test_closing_gives_every_descriptor_back(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Frames as bytes: what is refused, and before what."""
+"""Packets as bytes: what is refused, and before what."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from xxhash import xxh3_64_intdigest
 
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.protocol.barrier import Barrier, Order, Splits
-from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.handshake import Role
 from millstream.protocol.ids import COORDINATOR, ChannelId, Epoch, Generation, PeerId
 from millstream.protocol.messages import Deploy, Heartbeat, Stop
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.protocol.permits import permit
 from millstream.runtime.integrity import CHECKSUM, FIELD_BYTES
-from millstream.runtime.wire import FrameDecoder, FrameEncoder
+from millstream.runtime.wire import PacketDecoder, PacketEncoder
 from millstream.state.batches import arrow_bytes
 
 if TYPE_CHECKING:
@@ -32,20 +32,20 @@ DEPLOY = Deploy(2, ((1, "localhost", 80), (2, "::1", 81)), (1, 2, 1), (3, 7))
 BARRIER = Barrier(Epoch(7), Epoch(5), (Order.SNAPSHOT, Order.PAUSE))
 
 
-def a_frame(kind: FrameKind, body: object = None) -> Frame:
-    return Frame(kind, Generation(3), ChannelId(5), 11, body)
+def a_packet(kind: PacketKind, body: object = None) -> Packet:
+    return Packet(kind, Generation(3), ChannelId(5), 11, body)
 
 
-def encoded(frame: Frame) -> bytes:
-    return b"".join(CHECKSUM.closed(*FrameEncoder(LIMIT).encode(frame)))
+def encoded(packet: Packet) -> bytes:
+    return b"".join(CHECKSUM.closed(*PacketEncoder(LIMIT).encode(packet)))
 
 
-def a_decoder() -> FrameDecoder:
-    return FrameDecoder(bytearray(4096), LIMIT)
+def a_decoder() -> PacketDecoder:
+    return PacketDecoder(bytearray(4096), LIMIT)
 
 
 def forged(kind: int, payload: bytes, length: int | None = None) -> bytes:
-    """Return a frame with a right checksum over whatever is in it."""
+    """Return a packet with a right checksum over whatever is in it."""
     announced = len(payload) if length is None else length
     fields = struct.pack(">2sBBIIQI", b"MF", 2, kind, 3, 5, 11, announced)
     checksum = xxh3_64_intdigest(payload, xxh3_64_intdigest(fields)) & 0xFFFFFFFF
@@ -55,54 +55,54 @@ def forged(kind: int, payload: bytes, length: int | None = None) -> bytes:
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        (FrameKind.MESSAGE, Heartbeat(4)),
-        (FrameKind.MESSAGE, DEPLOY),
-        (FrameKind.MESSAGE, Stop("no such file: b\udcff.txt")),
-        (FrameKind.SPLITS, Splits("b\udcff.txt:0", ("b\udcff.txt:0",), ())),
-        (FrameKind.BATCH, []),
-        (FrameKind.BATCH, [1, "two", (3, None), {"four": 4.0}]),
-        (FrameKind.BATCH, [b"x" * 200_000, bytearray(100_000)]),
-        (FrameKind.BARRIER, BARRIER),
-        (FrameKind.CREDIT, 2**40),
-        (FrameKind.END, None),
-        (FrameKind.CLOSE, None),
+        (PacketKind.MESSAGE, Heartbeat(4)),
+        (PacketKind.MESSAGE, DEPLOY),
+        (PacketKind.MESSAGE, Stop("no such file: b\udcff.txt")),
+        (PacketKind.SPLITS, Splits("b\udcff.txt:0", ("b\udcff.txt:0",), ())),
+        (PacketKind.BATCH, []),
+        (PacketKind.BATCH, [1, "two", (3, None), {"four": 4.0}]),
+        (PacketKind.BATCH, [b"x" * 200_000, bytearray(100_000)]),
+        (PacketKind.BARRIER, BARRIER),
+        (PacketKind.CREDIT, 2**40),
+        (PacketKind.END, None),
+        (PacketKind.CLOSE, None),
     ],
 )
-def test_a_frame_survives_the_wire(kind: FrameKind, body: object) -> None:
+def test_a_packet_survives_the_wire(kind: PacketKind, body: object) -> None:
     """Every kind arrives as it was sent, and both sides agree on its cost."""
-    frame = a_frame(kind, body)
+    packet = a_packet(kind, body)
 
-    assert a_decoder().feed(encoded(frame)) == [frame]
+    assert a_decoder().feed(encoded(packet)) == [packet]
 
 
 def test_the_cost_of_a_batch_is_the_length_of_its_payload() -> None:
     """Credit counts what the receiver must hold; other kinds are free."""
-    batch = a_frame(FrameKind.BATCH, [b"x" * 500])
-    others = [a_frame(FrameKind.CREDIT, 9), a_frame(FrameKind.BARRIER, BARRIER)]
+    batch = a_packet(PacketKind.BATCH, [b"x" * 500])
+    others = [a_packet(PacketKind.CREDIT, 9), a_packet(PacketKind.BARRIER, BARRIER)]
 
     around = FIELD_BYTES + CHECKSUM.trailer_bytes
     assert len(encoded(batch)) == around + batch.cost
-    for frame in others:
-        encoded(frame)
-        assert frame.cost == 0
+    for packet in others:
+        encoded(packet)
+        assert packet.cost == 0
 
 
 def test_a_row_that_changes_after_sending_arrives_as_it_was() -> None:
-    """A queued frame never refers to memory that the user may change."""
+    """A queued packet never refers to memory that the user may change."""
     row = bytearray(b"a" * 100_000)
-    encoder = FrameEncoder(LIMIT)
-    buffers = CHECKSUM.closed(*encoder.encode(a_frame(FrameKind.BATCH, [row])))
+    encoder = PacketEncoder(LIMIT)
+    buffers = CHECKSUM.closed(*encoder.encode(a_packet(PacketKind.BATCH, [row])))
     row[:] = b"b" * 100_000
 
-    (frame,) = a_decoder().feed(b"".join(buffers))
+    (packet,) = a_decoder().feed(b"".join(buffers))
 
-    assert frame.body == [bytearray(b"a" * 100_000)]
+    assert packet.body == [bytearray(b"a" * 100_000)]
 
 
 def test_a_row_that_cannot_be_pickled_raises_as_it_is() -> None:
     """The caller knows which operator made the row; the codec does not."""
     with pytest.raises(TypeError, match="cannot pickle"):
-        encoded(a_frame(FrameKind.BATCH, [threading.Lock()]))
+        encoded(a_packet(PacketKind.BATCH, [threading.Lock()]))
 
 
 def test_a_batch_over_the_limit_names_both_sizes() -> None:
@@ -110,13 +110,13 @@ def test_a_batch_over_the_limit_names_both_sizes() -> None:
     with pytest.raises(
         TransportError, match=r"BATCH .* 20\d\d bytes .* the 1000 bytes"
     ):
-        FrameEncoder(1000).encode(a_frame(FrameKind.BATCH, [b"x" * 2000]))
+        PacketEncoder(1000).encode(a_packet(PacketKind.BATCH, [b"x" * 2000]))
 
 
 @pytest.mark.parametrize("bit", range((FIELD_BYTES + 8 + CHECKSUM.trailer_bytes) * 8))
 def test_every_flipped_bit_is_found(bit: int) -> None:
-    """Header or payload, no damaged frame is ever delivered."""
-    data = bytearray(encoded(a_frame(FrameKind.CREDIT, 77)))
+    """Header or payload, no damaged packet is ever delivered."""
+    data = bytearray(encoded(a_packet(PacketKind.CREDIT, 77)))
     data[bit // 8] ^= 1 << bit % 8
 
     with pytest.raises(RemoteProtocolError):
@@ -129,34 +129,34 @@ def test_an_impossible_length_is_refused_with_the_header(length: int) -> None:
     decoder = a_decoder()
 
     with pytest.raises(RemoteProtocolError, match=str(length)):
-        decoder.feed(forged(FrameKind.BATCH, b"", length))
+        decoder.feed(forged(PacketKind.BATCH, b"", length))
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (forged(99, b""), "no frame of kind 99"),
-        (forged(FrameKind.END, b"x"), "END frame cannot have 1 bytes"),
-        (forged(FrameKind.CREDIT, b"1234"), "CREDIT frame cannot have 4 bytes"),
-        (forged(FrameKind.MESSAGE, b"\xc1"), "is not msgpack"),
-        (forged(FrameKind.MESSAGE, b"\x91" * 5000 + b"\x01"), "is not msgpack"),
-        (forged(FrameKind.MESSAGE, b"\xdd\x7f\xff\xff\xff"), "is not msgpack"),
-        (forged(FrameKind.MESSAGE, msgpack.packb([99])), "tag 99"),
-        (forged(FrameKind.BARRIER, b"\xc1"), "a barrier is not msgpack"),
-        (forged(FrameKind.BARRIER, msgpack.packb([7, 5])), "a barrier has 3 fields"),
-        (forged(FrameKind.BARRIER, msgpack.packb([7, 5, ["x"]])), "an order that"),
+        (forged(99, b""), "no packet of kind 99"),
+        (forged(PacketKind.END, b"x"), "END packet cannot have 1 bytes"),
+        (forged(PacketKind.CREDIT, b"1234"), "CREDIT packet cannot have 4 bytes"),
+        (forged(PacketKind.MESSAGE, b"\xc1"), "is not msgpack"),
+        (forged(PacketKind.MESSAGE, b"\x91" * 5000 + b"\x01"), "is not msgpack"),
+        (forged(PacketKind.MESSAGE, b"\xdd\x7f\xff\xff\xff"), "is not msgpack"),
+        (forged(PacketKind.MESSAGE, msgpack.packb([99])), "tag 99"),
+        (forged(PacketKind.BARRIER, b"\xc1"), "a barrier is not msgpack"),
+        (forged(PacketKind.BARRIER, msgpack.packb([7, 5])), "a barrier has 3 fields"),
+        (forged(PacketKind.BARRIER, msgpack.packb([7, 5, ["x"]])), "an order that"),
         (
-            forged(FrameKind.BATCH, b"garbage"),
-            "a BATCH frame cannot be decoded here: UnpicklingError",
+            forged(PacketKind.BATCH, b"garbage"),
+            "a BATCH packet cannot be decoded here: UnpicklingError",
         ),
         (
-            forged(FrameKind.BATCH, pickle.dumps({"a": 1})),
+            forged(PacketKind.BATCH, pickle.dumps({"a": 1})),
             "a batch is a list, got dict",
         ),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "a frame begins with"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "a packet begins with"),
     ],
 )
-def test_what_is_no_frame_is_the_peers_fault(data: bytes, reason: str) -> None:
+def test_what_is_no_packet_is_the_peers_fault(data: bytes, reason: str) -> None:
     """The reason says what was wrong with it."""
     with pytest.raises(RemoteProtocolError, match=reason):
         a_decoder().feed(data)
@@ -175,7 +175,7 @@ def test_a_compressed_batch_is_refused_before_it_is_decompressed(
     )
 
     with pytest.raises(RemoteProtocolError, match="a compressed Arrow stream"):
-        a_decoder().feed(forged(FrameKind.BATCH, stream.getvalue()))
+        a_decoder().feed(forged(PacketKind.BATCH, stream.getvalue()))
     assert calls == []
 
 
@@ -191,7 +191,7 @@ FRAMES = [
 @pytest.mark.parametrize("frame", FRAMES, ids=["empty", "nulls", "dictionary"])
 def test_a_data_frame_survives_the_wire(frame: pl.DataFrame) -> None:
     """What we write ourselves is never taken for compressed."""
-    (arrived,) = a_decoder().feed(encoded(a_frame(FrameKind.BATCH, frame)))
+    (arrived,) = a_decoder().feed(encoded(a_packet(PacketKind.BATCH, frame)))
 
     assert arrived.body.equals(frame)
 
@@ -202,7 +202,7 @@ def test_a_data_frame_that_is_cut_off_is_refused(size: int) -> None:
     stream = arrow_bytes(FRAMES[1])[:size]
 
     with pytest.raises(RemoteProtocolError):
-        a_decoder().feed(forged(FrameKind.BATCH, stream))
+        a_decoder().feed(forged(PacketKind.BATCH, stream))
 
 
 class Raises:
@@ -228,27 +228,27 @@ def test_whatever_decoding_raises_ends_the_connection_only(
     error: type[BaseException],
 ) -> None:
     """A process that decodes must not end because of what a peer sent."""
-    data = forged(FrameKind.BATCH, pickle.dumps([Raises(error)]))
+    data = forged(PacketKind.BATCH, pickle.dumps([Raises(error)]))
 
     with pytest.raises(RemoteProtocolError, match=error.__name__):
         a_decoder().feed(data)
 
 
-def test_an_interrupt_from_the_keyboard_is_nobodys_frame() -> None:
-    """It may come while a frame is decoded, and is meant for the program."""
-    data = forged(FrameKind.BATCH, pickle.dumps([Raises(KeyboardInterrupt)]))
+def test_an_interrupt_from_the_keyboard_is_nobodys_packet() -> None:
+    """It may come while a packet is decoded, and is meant for the program."""
+    data = forged(PacketKind.BATCH, pickle.dumps([Raises(KeyboardInterrupt)]))
 
     with pytest.raises(KeyboardInterrupt):
         a_decoder().feed(data)
 
 
-@pytest.mark.parametrize("kind", list(FrameKind), ids=lambda kind: kind.name)
-def test_a_kind_that_may_not_come_is_refused_with_its_header(kind: FrameKind) -> None:
+@pytest.mark.parametrize("kind", list(PacketKind), ids=lambda kind: kind.name)
+def test_a_kind_that_may_not_come_is_refused_with_its_header(kind: PacketKind) -> None:
     """Neither its payload is waited for, nor is it decoded."""
     header = forged(kind, b"", 8)[:FIELD_BYTES]
     for receiver, sender in ((COORDINATOR, PeerId(1)), (PeerId(1), PeerId(2))):
         allowed = permit(receiver, sender)
-        decoder = FrameDecoder(bytearray(4096), LIMIT, allowed)
+        decoder = PacketDecoder(bytearray(4096), LIMIT, allowed)
         if kind not in allowed.kinds:
             with pytest.raises(
                 RemoteProtocolError, match="may not come from this peer"
@@ -259,10 +259,10 @@ def test_a_kind_that_may_not_come_is_refused_with_its_header(kind: FrameKind) ->
 def test_a_long_heartbeat_is_refused_with_its_header() -> None:
     """A heartbeat connection cannot be made to allocate."""
     allowed = permit(COORDINATOR, PeerId(1), Role.HEARTBEAT)
-    decoder = FrameDecoder(bytearray(4096), LIMIT, allowed)
+    decoder = PacketDecoder(bytearray(4096), LIMIT, allowed)
 
     with pytest.raises(RemoteProtocolError, match="announces 17 bytes; at most 16"):
-        decoder.feed(forged(FrameKind.MESSAGE, b"", 17)[:FIELD_BYTES])
+        decoder.feed(forged(PacketKind.MESSAGE, b"", 17)[:FIELD_BYTES])
 
 
 def test_a_damaged_payload_is_never_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,12 +270,12 @@ def test_a_damaged_payload_is_never_decoded(monkeypatch: pytest.MonkeyPatch) -> 
     calls: list[object] = []
     monkeypatch.setattr(pickle, "loads", recorder(calls))
     monkeypatch.setattr(msgpack, "unpackb", recorder(calls))
-    for frame in (
-        a_frame(FrameKind.BATCH, [1]),
-        a_frame(FrameKind.MESSAGE, Heartbeat(1)),
-        a_frame(FrameKind.BARRIER, BARRIER),
+    for packet in (
+        a_packet(PacketKind.BATCH, [1]),
+        a_packet(PacketKind.MESSAGE, Heartbeat(1)),
+        a_packet(PacketKind.BARRIER, BARRIER),
     ):
-        data = bytearray(encoded(frame))
+        data = bytearray(encoded(packet))
         data[-1] ^= 1
         with pytest.raises(RemoteProtocolError, match="damaged on the way"):
             a_decoder().feed(bytes(data))
@@ -283,16 +283,16 @@ def test_a_damaged_payload_is_never_decoded(monkeypatch: pytest.MonkeyPatch) -> 
     assert calls == []
 
 
-def test_memory_beyond_the_shared_buffer_is_only_held_for_one_frame() -> None:
-    """A decoder between two frames holds nothing but a tail."""
+def test_memory_beyond_the_shared_buffer_is_only_held_for_one_packet() -> None:
+    """A decoder between two packets holds nothing but a tail."""
     decoder = a_decoder()
-    large = encoded(a_frame(FrameKind.BATCH, [b"x" * 100_000]))
+    large = encoded(a_packet(PacketKind.BATCH, [b"x" * 100_000]))
 
     decoder.feed(large[:-1])
     assert len(decoder.writable()) == 1
-    (frame,) = decoder.feed(large[-1:])
+    (packet,) = decoder.feed(large[-1:])
 
-    assert frame.body == [b"x" * 100_000]
+    assert packet.body == [b"x" * 100_000]
     assert len(decoder.writable()) == 4096
 
 

@@ -6,17 +6,15 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.worker_stands import FIRST, SECOND, Stand, counting_flow
+from tests.support.worker_harness import FIRST, SECOND, WorkerHarness, counting_flow
 
 import millstream as ms
 from millstream.connectors.base import Later
 from millstream.errors import OperationalError
 from millstream.ports import PeerConnected, PeerLost
 from millstream.protocol.barrier import Barrier
-from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Epoch, Generation
 from millstream.protocol.messages import (
-    Announced,
     Deploy,
     Emitted,
     Ended,
@@ -25,6 +23,7 @@ from millstream.protocol.messages import (
     Heartbeat,
     LinkLost,
     Message,
+    OpenEpoch,
     Progress,
     Ready,
     Register,
@@ -33,6 +32,7 @@ from millstream.protocol.messages import (
     Start,
     Stop,
 )
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.report import failure_report
 from millstream.runtime.worker import WorkerPhase
 from millstream.state.plain import decode_lists, encode
@@ -51,7 +51,7 @@ def kinds(messages: list[Message]) -> list[type[object]]:
 
 def test_worker_registers_where_it_can_be_reached() -> None:
     """The coordinator learns address and process id."""
-    stand = Stand(numbers_flow())
+    stand = WorkerHarness(numbers_flow())
 
     (message,) = stand.step()
 
@@ -61,7 +61,7 @@ def test_worker_registers_where_it_can_be_reached() -> None:
 
 def test_worker_is_ready_once_it_is_connected_to_all_members() -> None:
     """It connects to those with larger ids and waits for the others."""
-    stand = Stand(numbers_flow(), workers=2)
+    stand = WorkerHarness(numbers_flow(), workers=2)
     other = stand.hub.join(SECOND)
     stand.step()
 
@@ -75,7 +75,7 @@ def test_worker_is_ready_once_it_is_connected_to_all_members() -> None:
 
 def test_worker_reads_nothing_before_the_start() -> None:
     """Nobody sends to a peer that is not there yet."""
-    stand = Stand(numbers_flow())
+    stand = WorkerHarness(numbers_flow())
     stand.step()
     stand.deploy()
 
@@ -88,7 +88,7 @@ def test_worker_reads_nothing_before_the_start() -> None:
 
 def test_worker_sends_results_then_progress_then_that_it_finished() -> None:
     """When the coordinator hears of the end it has everything else."""
-    messages = Stand(numbers_flow()).run()
+    messages = WorkerHarness(numbers_flow()).run()
 
     assert Emitted in kinds(messages)
     assert kinds(messages)[-2:] == [Progress, Finished]
@@ -96,7 +96,7 @@ def test_worker_sends_results_then_progress_then_that_it_finished() -> None:
 
 def test_user_error_is_reported_and_the_worker_stays_for_orders() -> None:
     """It computes nothing more, but does not vanish before it is told."""
-    stand = Stand(numbers_flow([1, 0]))
+    stand = WorkerHarness(numbers_flow([1, 0]))
 
     failed = [m for m in stand.run() if isinstance(m, Failed)]
 
@@ -145,7 +145,7 @@ def test_an_error_in_close_hides_no_other_and_is_told_if_there_is_none(
     """The first cause reaches the user, and the worker stays for orders."""
     flow = ms.Flow("unruly")
     flow.from_iterable(range(4)).key_by(lambda i: i % 2).process(Unruly(bad)).collect()
-    stand = Stand(flow)
+    stand = WorkerHarness(flow)
 
     failed = [m for m in stand.run() if isinstance(m, Failed)]
 
@@ -188,7 +188,7 @@ def test_what_a_sink_seals_later_is_told_or_fails_its_operator(
     """Unlike state, such rows are in no later snapshot; so the task has to go back."""
     flow = ms.Flow("slow")
     flow.from_iterable(range(3)).write(Slow(is_full=is_full), name="slow")
-    heard = Stand(flow).run()
+    heard = WorkerHarness(flow).run()
 
     failed = [m for m in heard if isinstance(m, Failed)]
     ended = [m for m in heard if isinstance(m, Ended)]
@@ -204,7 +204,7 @@ def test_what_a_sink_seals_later_is_told_or_fails_its_operator(
 
 def test_stop_makes_the_worker_leave_with_the_reason() -> None:
     """In any phase."""
-    stand = Stand(numbers_flow())
+    stand = WorkerHarness(numbers_flow())
     stand.step()
 
     stand.tell(Stop("cancelled by the user"))
@@ -216,7 +216,7 @@ def test_stop_makes_the_worker_leave_with_the_reason() -> None:
 
 def test_release_makes_the_worker_leave_without_a_reason() -> None:
     """The job is complete; there is nothing to explain."""
-    stand = Stand(numbers_flow())
+    stand = WorkerHarness(numbers_flow())
     stand.run()
 
     stand.tell(Release())
@@ -228,7 +228,7 @@ def test_release_makes_the_worker_leave_without_a_reason() -> None:
 
 def test_worker_leaves_when_the_coordinator_is_silent_for_a_lease() -> None:
     """A dead driver leaves no worker behind."""
-    stand = Stand(numbers_flow(), lease_ms=1_000)
+    stand = WorkerHarness(numbers_flow(), lease_ms=1_000)
     stand.step()
     stand.clock.advance("900ms")
     stand.tell(Heartbeat(0))
@@ -246,7 +246,7 @@ def test_worker_leaves_when_the_coordinator_is_silent_for_a_lease() -> None:
 
 def test_worker_leaves_when_the_coordinator_is_gone() -> None:
     """It does not wait for the lease if the connection says so already."""
-    stand = Stand(numbers_flow())
+    stand = WorkerHarness(numbers_flow())
     stand.step()
 
     stand.coordinator.close()
@@ -258,7 +258,7 @@ def test_worker_leaves_when_the_coordinator_is_gone() -> None:
 
 def test_worker_gives_signs_of_life_in_its_rhythm() -> None:
     """Neither silent nor chatty."""
-    stand = Stand(numbers_flow(), heartbeat_ms=100)
+    stand = WorkerHarness(numbers_flow(), heartbeat_ms=100)
     stand.step()
     assert stand.worker.wait_s() == 0.1
 
@@ -271,7 +271,7 @@ def test_worker_gives_signs_of_life_in_its_rhythm() -> None:
 
 def test_lost_peer_is_reported_not_judged() -> None:
     """The coordinator knows better whether the peer is dead."""
-    stand = Stand(numbers_flow(), workers=2)
+    stand = WorkerHarness(numbers_flow(), workers=2)
     other = stand.hub.join(SECOND)
     stand.step()
     stand.deploy(SECOND)
@@ -288,7 +288,7 @@ def test_gap_on_a_channel_ends_the_connection_to_its_writer() -> None:
     """A peer that breaks the protocol is not believed any further; nobody fails for it."""
     flow = ms.Flow("two")
     flow.from_iterable([1]).shuffle().count()
-    stand = Stand(flow, workers=2)
+    stand = WorkerHarness(flow, workers=2)
     other = stand.hub.join(SECOND)
     stand.step()
     stand.deploy(SECOND)
@@ -297,8 +297,8 @@ def test_gap_on_a_channel_ends_the_connection_to_its_writer() -> None:
     stand.step(3)
     remote = [id_ for id_ in stand.worker._made.inputs if _is_remote(stand, id_)]
 
-    other.send(FIRST, Frame(FrameKind.BATCH, Generation(1), remote[0], 5, [1]))
-    other.send(FIRST, Frame(FrameKind.BATCH, Generation(1), remote[0], 0, [1]))
+    other.send(FIRST, Packet(PacketKind.BATCH, Generation(1), remote[0], 5, [1]))
+    other.send(FIRST, Packet(PacketKind.BATCH, Generation(1), remote[0], 0, [1]))
     messages = stand.step()
 
     reason = (
@@ -312,26 +312,26 @@ def test_gap_on_a_channel_ends_the_connection_to_its_writer() -> None:
     assert stand.worker.phase is WorkerPhase.RUNNING
 
 
-def _is_remote(stand: Stand, id_: ChannelId) -> bool:
+def _is_remote(stand: WorkerHarness, id_: ChannelId) -> bool:
     return stand.worker._made.inputs[id_].channel.source_index == 1
 
 
-def test_frame_of_an_earlier_generation_is_dropped() -> None:
+def test_packet_of_an_earlier_generation_is_dropped() -> None:
     """What an earlier life of the job sent must not reach this one, and is no mistake."""
-    stand = Stand(numbers_flow(), workers=2)
+    stand = WorkerHarness(numbers_flow(), workers=2)
     other = stand.hub.join(SECOND)
     stand.step()
     stand.deploy(SECOND, generation=9)
     stand.step(2)
 
-    other.send(FIRST, Frame(FrameKind.BATCH, Generation(8), ChannelId(0), 99, [1]))
+    other.send(FIRST, Packet(PacketKind.BATCH, Generation(8), ChannelId(0), 99, [1]))
 
     assert stand.step(3) == []
 
 
 def test_closing_a_worker_disconnects_it() -> None:
     """Peers hear that it is gone."""
-    stand = Stand(numbers_flow())
+    stand = WorkerHarness(numbers_flow())
     stand.step()
 
     stand.worker.close()
@@ -342,13 +342,13 @@ def test_closing_a_worker_disconnects_it() -> None:
 # Generations and epochs.
 
 
-def announced(epoch: int, generation: int = 1) -> Announced:
-    return Announced(generation, Barrier(Epoch(epoch), Epoch(0)).to_wire())
+def announced(epoch: int, generation: int = 1) -> OpenEpoch:
+    return OpenEpoch(generation, Barrier(Epoch(epoch), Epoch(0)).to_wire())
 
 
 def test_worker_tells_what_its_tasks_sealed_and_that_they_ended() -> None:
     """Every task, once per epoch, and its end after that; state is in the store."""
-    stand = Stand(counting_flow(), state=StateSettings(16), source_batch_rows=8)
+    stand = WorkerHarness(counting_flow(), state=StateSettings(16), source_batch_rows=8)
     stand.run(turns=1)
 
     stand.tell(announced(4))
@@ -368,7 +368,7 @@ def test_worker_tells_what_its_tasks_sealed_and_that_they_ended() -> None:
 
 def test_state_that_cannot_be_stored_is_told_as_a_problem() -> None:
     """The job goes on; the coordinator gives the epoch up."""
-    stand = Stand(counting_flow(), state=StateSettings(16), source_batch_rows=8)
+    stand = WorkerHarness(counting_flow(), state=StateSettings(16), source_batch_rows=8)
     stand.run(turns=1)
     stand.files.is_full = True
 
@@ -384,7 +384,7 @@ def test_state_that_cannot_be_stored_is_told_as_a_problem() -> None:
 
 def test_worker_begins_anew_with_every_generation() -> None:
     """Tasks are thrown away and made again; the connections stay."""
-    stand = Stand(numbers_flow(range(1, 200)), source_batch_rows=1)
+    stand = WorkerHarness(numbers_flow(range(1, 200)), source_batch_rows=1)
     stand.run(turns=3)
     before = stand.worker._made.tasks
 
@@ -405,10 +405,10 @@ def test_worker_begins_anew_with_every_generation() -> None:
 
 
 def test_worker_hosts_the_tasks_of_every_index_that_is_placed_on_it() -> None:
-    """Those of a lost worker besides its own; between them no frame is sent."""
+    """Those of a lost worker besides its own; between them no packet is sent."""
     flow = ms.Flow("two")
     flow.from_parallel(lambda rank, _: range(100 * rank, 100 * rank + 5)).collect()
-    stand = Stand(flow, workers=2)
+    stand = WorkerHarness(flow, workers=2)
     stand.step()
 
     stand.tell(Deploy(1, ((1, "", 0),), (1, 1), (0, 0)))
@@ -424,7 +424,7 @@ def test_worker_hosts_the_tasks_of_every_index_that_is_placed_on_it() -> None:
 
 def test_worker_without_tasks_gets_ready_and_waits() -> None:
     """A spare has nothing to finish and nothing to report."""
-    stand = Stand(numbers_flow())
+    stand = WorkerHarness(numbers_flow())
     stand.hub.join(SECOND)
     stand.step()
 
@@ -448,7 +448,7 @@ def test_failed_worker_works_again_in_the_next_generation() -> None:
 
     flow = ms.Flow("shaky")
     flow.from_iterable([1, 2]).map(fail_once).collect()
-    stand = Stand(flow)
+    stand = WorkerHarness(flow)
     assert any(isinstance(m, Failed) for m in stand.run())
 
     stand.deploy(generation=2)

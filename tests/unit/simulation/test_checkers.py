@@ -7,37 +7,37 @@ from typing import Any
 import pytest
 
 from millstream.config import Config
-from millstream.protocol.frames import Frame, FrameKind
 from millstream.protocol.ids import ChannelId, Generation, PeerId
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.simulation.checkers import ChannelChecker, difference
 
 ONE, TWO = PeerId(1), PeerId(2)
 
 
-def frame(
-    kind: FrameKind,
+def packet(
+    kind: PacketKind,
     sequence: int = 0,
     body: Any = None,
     cost: int = 0,
     generation: int = 1,
-) -> Frame:
-    return Frame(kind, Generation(generation), ChannelId(4), sequence, body, cost)
+) -> Packet:
+    return Packet(kind, Generation(generation), ChannelId(4), sequence, body, cost)
 
 
 class Watched:
     """A checker and what it said."""
 
-    def __init__(self, window_bytes: int = 100) -> None:
+    def __init__(self, credit_bytes: int = 100) -> None:
         self.problems: list[str] = []
-        config = Config(channel_credit_bytes=window_bytes)
+        config = Config(channel_credit_bytes=credit_bytes)
         self.checker = ChannelChecker(config, self.problems)
 
-    def send(self, *frames: Frame) -> None:
-        for each in frames:
+    def send(self, *packets: Packet) -> None:
+        for each in packets:
             self.checker.sent(ONE, TWO, each)
 
-    def get(self, *frames: Frame) -> None:
-        for each in frames:
+    def get(self, *packets: Packet) -> None:
+        for each in packets:
             self.checker.arrived(ONE, TWO, each)
 
 
@@ -45,9 +45,9 @@ def test_channel_in_order_is_fine() -> None:
     """Batches and barriers from 0 on, then the end."""
     watched = Watched()
     elements = (
-        frame(FrameKind.BATCH),
-        frame(FrameKind.BARRIER, 1),
-        frame(FrameKind.END, 2),
+        packet(PacketKind.BATCH),
+        packet(PacketKind.BARRIER, 1),
+        packet(PacketKind.END, 2),
     )
     watched.send(*elements)
     watched.get(*elements)
@@ -58,16 +58,25 @@ def test_channel_in_order_is_fine() -> None:
 @pytest.mark.parametrize(
     ("second", "said"),
     [
-        (frame(FrameKind.BATCH, 0), "element 0 (BATCH) of channel 4, where element 1"),
-        (frame(FrameKind.BATCH, 2), "element 2 (BATCH) of channel 4, where element 1"),
-        (frame(FrameKind.BARRIER), "element 0 (BARRIER) of channel 4, where element 1"),
+        (
+            packet(PacketKind.BATCH, 0),
+            "element 0 (BATCH) of channel 4, where element 1",
+        ),
+        (
+            packet(PacketKind.BATCH, 2),
+            "element 2 (BATCH) of channel 4, where element 1",
+        ),
+        (
+            packet(PacketKind.BARRIER),
+            "element 0 (BARRIER) of channel 4, where element 1",
+        ),
     ],
 )
-def test_repeated_and_skipped_elements_are_noticed(second: Frame, said: str) -> None:
+def test_repeated_and_skipped_elements_are_noticed(second: Packet, said: str) -> None:
     """On both ends of a channel."""
     sender, reader = Watched(), Watched()
-    sender.send(frame(FrameKind.BATCH), second)
-    reader.get(frame(FrameKind.BATCH), second)
+    sender.send(packet(PacketKind.BATCH), second)
+    reader.get(packet(PacketKind.BATCH), second)
 
     assert said in sender.problems[0]
     assert said in reader.problems[0]
@@ -75,10 +84,10 @@ def test_repeated_and_skipped_elements_are_noticed(second: Frame, said: str) -> 
 
 def test_channel_begins_anew_with_every_generation() -> None:
     """Sequence, end and credit are those of the generation."""
-    watched = Watched(window_bytes=100)
-    watched.send(frame(FrameKind.BATCH, cost=100), frame(FrameKind.END, 1))
+    watched = Watched(credit_bytes=100)
+    watched.send(packet(PacketKind.BATCH, cost=100), packet(PacketKind.END, 1))
 
-    watched.send(frame(FrameKind.BATCH, cost=100, generation=2))
+    watched.send(packet(PacketKind.BATCH, cost=100, generation=2))
 
     assert watched.problems == []
 
@@ -86,18 +95,20 @@ def test_channel_begins_anew_with_every_generation() -> None:
 def test_element_after_the_end_is_noticed() -> None:
     """The end is the end."""
     watched = Watched()
-    watched.get(frame(FrameKind.END), frame(FrameKind.BATCH, 1))
+    watched.get(packet(PacketKind.END), packet(PacketKind.BATCH, 1))
 
     assert "where nothing, after the end was due" in watched.problems[0]
 
 
 def test_batch_without_credit_is_noticed() -> None:
     """The last batch may overdraw the window; the next must wait for credit."""
-    watched = Watched(window_bytes=100)
-    watched.send(frame(FrameKind.BATCH, 0, cost=99), frame(FrameKind.BATCH, 1, cost=60))
+    watched = Watched(credit_bytes=100)
+    watched.send(
+        packet(PacketKind.BATCH, 0, cost=99), packet(PacketKind.BATCH, 1, cost=60)
+    )
     assert watched.problems == []
-    watched.get(frame(FrameKind.CREDIT, body=59))
-    watched.send(frame(FrameKind.BATCH, 2, cost=1))
+    watched.get(packet(PacketKind.CREDIT, body=59))
+    watched.send(packet(PacketKind.BATCH, 2, cost=1))
 
     assert "had 100 bytes in flight" in watched.problems[0]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.sinking import sealed
+from tests.support.sinking import sealed
 
 import millstream as ms
 from millstream.config import Config
 from millstream.connectors.base import Split
 from millstream.connectors.iterable import IterableSource
 from millstream.launch.job import deploy
-from millstream.launch.keeping import Keeping
+from millstream.launch.snapshot_context import SnapshotContext
 from millstream.simulation.connectors import (
     RecordedOutput,
     RecordingSink,
@@ -94,7 +94,7 @@ def test_sinks_and_functions_are_replaced() -> None:
     """A simulation writes nothing and calls nobody."""
     flow = ms.Flow("outside")
     flow.from_iterable([1]).for_each(print)
-    deployment = deploy(flow.plan, Config(), 1, Keeping("job", ""))
+    deployment = deploy(flow.plan, Config(), 1, SnapshotContext("job", ""))
     replaced, sinks = stand_in(deployment, SwarmOptions(1, Config()), 1, tide)
 
     (sink,) = sinks.values()
@@ -155,7 +155,7 @@ def test_output_reaches_every_sink_with_its_own_transactions() -> None:
     rows = flow.from_iterable([1])
     rows.for_each(print, name="one")
     rows.for_each(print, name="two")
-    deployment = deploy(flow.plan, Config(), 1, Keeping("job", ""))
+    deployment = deploy(flow.plan, Config(), 1, SnapshotContext("job", ""))
     replaced, sinks = stand_in(deployment, SwarmOptions(1, Config()), 1, tide)
     output = RecordedOutput(replaced, sinks)
     one, two = sinks.values()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.config import Config
-from millstream.ports import FrameArrived, PeerConnected, PeerLost
-from millstream.protocol.frames import Frame, FrameKind
+from millstream.ports import PacketArrived, PeerConnected, PeerLost
 from millstream.protocol.ids import ChannelId, Generation, PeerId
+from millstream.protocol.packets import Packet, PacketKind
 from millstream.simulation.clock import VirtualClock
 from millstream.simulation.network import SimulatedNetwork
 from millstream.simulation.options import SwarmOptions
@@ -27,9 +27,9 @@ ONE, TWO, THREE = PeerId(1), PeerId(2), PeerId(3)
 class Nobody:
     """Watches nothing."""
 
-    def sent(self, source: PeerId, target: PeerId, frame: Frame) -> None: ...
+    def sent(self, source: PeerId, target: PeerId, packet: Packet) -> None: ...
 
-    def arrived(self, source: PeerId, target: PeerId, frame: Frame) -> None: ...
+    def arrived(self, source: PeerId, target: PeerId, packet: Packet) -> None: ...
 
 
 class Pair:
@@ -49,7 +49,7 @@ class Pair:
     def pass_time(
         self, link: SimulatedLink, duration_ns: int = 1_000 * MS
     ) -> list[Any]:
-        """Let time pass and return what reached the link, frames as their bodies."""
+        """Let time pass and return what reached the link, packets as their bodies."""
         end_ns = self.clock.now_ns + duration_ns
         while (next_ns := self.network.next_ns) is not None and next_ns <= end_ns:
             self.clock.jump(next_ns)
@@ -59,11 +59,11 @@ class Pair:
 
 
 def body_of(event: NetworkEvent) -> Any:
-    return event.frame.body if isinstance(event, FrameArrived) else event
+    return event.packet.body if isinstance(event, PacketArrived) else event
 
 
-def batch(number: int, channel: int = 0) -> Frame:
-    return Frame(FrameKind.BATCH, Generation(1), ChannelId(channel), number, [number])
+def batch(number: int, channel: int = 0) -> Packet:
+    return Packet(PacketKind.BATCH, Generation(1), ChannelId(channel), number, [number])
 
 
 class Unreadable:
@@ -74,7 +74,7 @@ class Unreadable:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_frames_of_a_channel_arrive_in_order(seed: int) -> None:
+def test_packets_of_a_channel_arrive_in_order(seed: int) -> None:
     """Whatever each of them takes on its own."""
     pair = Pair(seed)
     for number in range(20):
@@ -160,7 +160,7 @@ def test_sender_and_receiver_share_no_object() -> None:
     """On a real network they cannot either."""
     pair = Pair()
     row = {"count": 1}
-    pair.one.send(TWO, Frame(FrameKind.BATCH, Generation(1), ChannelId(0), 0, [row]))
+    pair.one.send(TWO, Packet(PacketKind.BATCH, Generation(1), ChannelId(0), 0, [row]))
     row["count"] = 2
 
     assert pair.pass_time(pair.two) == [[{"count": 1}]]
@@ -169,7 +169,7 @@ def test_sender_and_receiver_share_no_object() -> None:
 def test_batch_that_cannot_be_read_breaks_the_connection() -> None:
     """As with TCP: the reader hangs up and the writer hears of it."""
     pair = Pair()
-    bad = Frame(FrameKind.BATCH, Generation(1), ChannelId(0), 0, [Unreadable()])
+    bad = Packet(PacketKind.BATCH, Generation(1), ChannelId(0), 0, [Unreadable()])
     pair.one.send(TWO, bad)
 
     (lost,) = pair.pass_time(pair.two)
@@ -200,7 +200,7 @@ def test_dialing_over_a_cut_link_times_out() -> None:
     assert events == [PeerLost(THREE, "no handshake within 3000 ms")]
 
 
-def test_frames_sent_while_dialing_arrive_after_the_connection() -> None:
+def test_packets_sent_while_dialing_arrive_after_the_connection() -> None:
     """The sender need not wait for `PeerConnected`."""
     pair = Pair()
     three = pair.network.join(THREE)

@@ -19,6 +19,6 @@ def test_digest_depends_on_every_event() -> None:
 def test_story_has_one_line_per_event() -> None:
     """What a person reads when a seed fails."""
     trace = Trace()
-    trace.note(2_500_000, Happening.FRAME, 1, 2, channel=7, detail=9)
+    trace.note(2_500_000, Happening.PACKET, 1, 2, channel=7, detail=9)
 
-    assert trace.story() == "       2.500 ms  FRAME     peer 1, other 2, channel 7, 9"
+    assert trace.story() == "       2.500 ms  PACKET    peer 1, other 2, channel 7, 9"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.snapshots import JOB, KEY, MemoryFiles
+from tests.support.snapshots import JOB, KEY, MemoryFiles
 
 from millstream.errors import LocalProtocolError, SnapshotError
 from millstream.protocol.ids import Epoch

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
-from tests.snapshots import JOB, KEY, Driver
-from tests.stores import STORES, Store, object_server, store
+from tests.support.snapshots import JOB, KEY, Driver
+from tests.support.stores import STORES, Store, object_server, store
 
 from millstream.errors import SnapshotError, UsageError
 from millstream.state.files import LocalFiles, RemoteFiles, files_at

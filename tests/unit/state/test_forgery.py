@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from zlib import decompress
 
 import pytest
-from tests.snapshots import JOB, KEY, Driver, MemoryFiles
+from tests.support.snapshots import JOB, KEY, Driver, MemoryFiles
 
 from millstream.errors import SnapshotDamagedError, SnapshotError
 from millstream.runtime.takeover import take_over

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.snapshots import MemoryFiles
+from tests.support.snapshots import MemoryFiles
 
 from millstream.errors import SnapshotError, UsageError
 from millstream.state.key import KEY_VARIABLE, state_key, stored_key

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from tests.snapshots import MemoryFiles
+from tests.support.snapshots import MemoryFiles
 
 from millstream.errors import UsageError
 from millstream.state.files import RemoteFiles

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from tests.snapshots import KEY, Driver, MemoryFiles
+from tests.support.snapshots import KEY, Driver, MemoryFiles
 
 from millstream.errors import SnapshotError
 from millstream.protocol.handshake import derive_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.snapshots import JOB, KEY, Driver, MemoryFiles
+from tests.support.snapshots import JOB, KEY, Driver, MemoryFiles
 
 from millstream.errors import SnapshotError
 from millstream.state.key import state_key

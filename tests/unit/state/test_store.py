@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.snapshot_checks import CHECKS, Subject
-from tests.snapshots import JOB, KEY, Driver, MemoryFiles
+from tests.support.snapshot_checks import CHECKS, Subject
+from tests.support.snapshots import JOB, KEY, Driver, MemoryFiles
 
 from millstream.errors import LocalProtocolError, SnapshotError
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.snapshot_checks import CHECKS, Subject
-from tests.snapshots import TASKS, Driver, MemoryFiles
+from tests.support.snapshot_checks import CHECKS, Subject
+from tests.support.snapshots import TASKS, Driver, MemoryFiles
 
 from millstream.errors import SnapshotError
 from millstream.state import manifest as manifests

@@ -119,7 +119,7 @@ def test_part_of_millstream_without_a_name_is_not_stored() -> None:
     with pytest.raises(
         TypeError, match=r"windows\.CountWindows of Millstream is not for"
     ):
-        encode([CountWindows(1, 1, is_exact=True)])
+        encode([CountWindows(1, 1, drops_incomplete=True)])
 
 
 def test_unknown_name_is_refused_by_name() -> None:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from millstream.ports import Clock
     from millstream.state.settings import StateSettings
 
-__all__ = ["AggregatedFrame", "CombinedFrame", "PromptCombiner"]
+__all__ = ["FrameAggregateOperator", "FrameCombineOperator", "FrameCombiner"]
 
 _FINISH_ROWS = 65_536
 
 
-class PromptCombiner(Operator):
+class FrameCombiner(Operator):
     """What combiners have in common that may be waited for: they do not hold for long."""
 
     def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
@@ -31,7 +31,7 @@ class PromptCombiner(Operator):
         spec = nodes[-1].spec
         assert isinstance(spec, CombineFrame)
         self._clock = clock
-        self._held_ms = config.combine_held_ms if spec.is_prompt else None
+        self._held_ms = config.combine_held_ms if spec.has_latency_bound else None
 
     def note_held(self) -> None:
         """Ask to be called in time, if somebody waits for what is held."""
@@ -46,7 +46,7 @@ class PromptCombiner(Operator):
             yield from held.iter_slices(_FINISH_ROWS)
 
 
-class CombinedFrame(PromptCombiner):
+class FrameCombineOperator(FrameCombiner):
     """Keeps parts by key and sends them on before a cut or when it is full."""
 
     def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
@@ -76,7 +76,7 @@ class CombinedFrame(PromptCombiner):
         self._table = StateTable(self._aggregation, self._keys_max)
 
 
-class AggregatedFrame(Operator):
+class FrameAggregateOperator(Operator):
     """One row per key when the input ends."""
 
     def __init__(

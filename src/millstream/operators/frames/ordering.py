@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from millstream.plan.logical import Node
 
-__all__ = ["SortedFrame"]
+__all__ = ["FrameSortOperator"]
 
 _BATCH_ROWS = 65_536
 
 
-class SortedFrame(Operator):
+class FrameSortOperator(Operator):
     """All rows in order when the input ends; with a limit, never many more than that.
 
     Rows beyond `memory_bytes` are put in order and go to disk.

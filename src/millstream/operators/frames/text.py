@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.operators.base import Operator
-from millstream.operators.frames.aggregation import CombinedFrame, PromptCombiner
+from millstream.operators.frames.aggregation import FrameCombineOperator, FrameCombiner
 from millstream.operators.frames.text_split import cutter_of
 from millstream.operators.frames.token_counts import (
     TokenCounts,
@@ -21,19 +21,19 @@ from millstream.plan.frames import CombineFrame
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millstream.columns.partials import ColumnPart
+    from millstream.columns.partials import ScalarPartial
     from millstream.columns.table import FrameAggregation
     from millstream.config import Config
     from millstream.operators.frames.text_split import Cutter
     from millstream.plan.logical import Node
     from millstream.ports import Clock
 
-__all__ = ["CountedPieces", "CutText", "can_count_pieces"]
+__all__ = ["CountTokensOperator", "SplitTextOperator", "can_count_pieces"]
 
 _FINISH_ROWS = 65_536
 
 
-class CutText(Operator):
+class SplitTextOperator(Operator):
     """The pieces of one column, one row each."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
@@ -69,7 +69,7 @@ def can_count_pieces(nodes: tuple[Node, ...], combine: CombineFrame) -> bool:
     )
 
 
-def _is_count(part: ColumnPart, cutter: Cutter) -> bool:
+def _is_count(part: ScalarPartial, cutter: Cutter) -> bool:
     """Whether a row with a piece adds 1."""
     counts = (
         pl.repeat(1, pl.len(), dtype=pl.Int64),
@@ -83,18 +83,18 @@ def _is_count(part: ColumnPart, cutter: Cutter) -> bool:
     )
 
 
-class CountedPieces(PromptCombiner):
+class CountTokensOperator(FrameCombiner):
     """Cuts text and combines equal pieces in one step, once that is compiled."""
 
     def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
         super().__init__(nodes, config, clock)
         combine = nodes[-1].spec
         assert isinstance(combine, CombineFrame)
-        parts: tuple[ColumnPart, ...] = combine.aggregation.columns
+        parts: tuple[ScalarPartial, ...] = combine.aggregation.columns
         self._names = [name for part in parts for name in part.names]
         self._keys_max = config.combine_keys_max
         self._cutter = _cutter(nodes[:-1])
-        self._combined = CombinedFrame(nodes[-1:], config, clock)
+        self._combined = FrameCombineOperator(nodes[-1:], config, clock)
         self._counts: TokenCounts | None = None
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input

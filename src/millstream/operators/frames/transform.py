@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
 
 __all__ = [
-    "FrameEmitter",
-    "FramesFromRows",
-    "MappedFrames",
-    "RowsFromFrames",
-    "Transformed",
+    "FrameCollectOperator",
+    "FrameMapOperator",
+    "FrameToRowsOperator",
+    "FrameTransformOperator",
+    "RowsToFrameOperator",
 ]
 
 _EMIT_ROWS = 16_384
 
 
-class Transformed(Operator):
+class FrameTransformOperator(Operator):
     """A run of row-wise transforms, as one query."""
 
     is_guarded = True
@@ -51,7 +51,7 @@ class Transformed(Operator):
         return query.collect()
 
 
-class MappedFrames(Operator):
+class FrameMapOperator(Operator):
     """A user function over whole data frames."""
 
     is_guarded = True
@@ -88,7 +88,7 @@ class MappedFrames(Operator):
         return result
 
 
-class RowsFromFrames(Operator):
+class FrameToRowsOperator(Operator):
     """Every row of a frame as a dict."""
 
     def process(self, rows: Any, port: int) -> Rows:  # noqa: ARG002 - one input
@@ -98,7 +98,7 @@ class RowsFromFrames(Operator):
         return dicts
 
 
-class FrameEmitter(Operator):
+class FrameCollectOperator(Operator):
     """Hands frames to the worker, in pieces that fit into a message."""
 
     def __init__(self, nodes: tuple[Node, ...], emit: Callable[[Rows], None]) -> None:
@@ -111,7 +111,7 @@ class FrameEmitter(Operator):
         return []
 
 
-class FramesFromRows(Operator):
+class RowsToFrameOperator(Operator):
     """Rows, which are dicts or tuples, as a frame of the schema."""
 
     is_guarded = True

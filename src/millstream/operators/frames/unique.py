@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
 
-__all__ = ["DistinctRows", "SeenKeys"]
+__all__ = ["FrameDistinctOperator", "SeenKeys"]
 
 
-class DistinctRows(Operator):
+class FrameDistinctOperator(Operator):
     """The first row of every key, as soon as it comes; remembers all keys."""
 
     def __init__(self, nodes: tuple[Node, ...], settings: StateSettings | None) -> None:

@@ -3,8 +3,8 @@
 A left row waits until the watermark says that no nearer right row can come; that moment
 follows from the timestamps alone, and is the time of the result.
 
-A left row that is behind its promise is late, as right rows that it needs may be gone.  A
-right row that is behind serves only left rows after what was promised: the others may be
+A left row that is behind its watermark is late, as right rows that it needs may be gone.  A
+right row that is behind serves only left rows after that watermark: the others may be
 decided already.  Of right rows of the same time the largest counts, so that it does not
 matter which came last.
 """
@@ -15,14 +15,14 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream.operators.joins.base import (
-    TimedJoin,
+    TimedJoinOperator,
     insert_in_order,
-    promise_of,
+    origin_watermark,
     time_of,
 )
 from millstream.operators.joins.table import with_table_row
 from millstream.plan.joins import LEFT, RIGHT, Direction, JoinAsof
-from millstream.plan.time import Behind
+from millstream.plan.time import LateTimestamp
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.nan import rows_with_one_nan
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from millstream.operators.joins.sides import Sides
     from millstream.plan.logical import Node
 
-__all__ = ["AsofJoined"]
+__all__ = ["AsofJoinOperator"]
 
 
 class _Decision(NamedTuple):
@@ -41,7 +41,7 @@ class _Decision(NamedTuple):
     right: tuple[int, Any] | None
 
 
-class AsofJoined(TimedJoin):
+class AsofJoinOperator(TimedJoinOperator):
     """Left rows that wait and right rows that may be needed, in the order of time."""
 
     def __init__(self, nodes: tuple[Node, ...], sides: Sides) -> None:
@@ -53,12 +53,12 @@ class AsofJoined(TimedJoin):
         self._tolerance = spec.tolerance
         self._is_table = spec.is_table
         #: Whether left rows come as they are, and not by key.
-        self._is_whole = spec.is_whole
+        self._is_broadcast = spec.is_broadcast
         self._sides = sides
 
     def process(self, rows: Rows, port: int) -> Rows:
         sides = self._sides
-        if self._is_whole:
+        if self._is_broadcast:
             rows = rows_with_one_nan(rows)
         sides.open([key for key, _ in rows])
         for key, (given, value) in rows:
@@ -76,12 +76,12 @@ class AsofJoined(TimedJoin):
         return []
 
     def _is_late(self, time: int, port: int) -> bool:
-        if type(time) is not Behind:
+        if type(time) is not LateTimestamp:
             return False
         if port == LEFT or self._direction is Direction.FORWARD:
             return True
         tolerance = self._tolerance
-        return tolerance is not None and time + tolerance <= promise_of(time)
+        return tolerance is not None and time + tolerance <= origin_watermark(time)
 
     def _decision(self, time: int, right: list[Any]) -> _Decision:
         """Return what becomes of a left row if no other right rows come."""
@@ -113,7 +113,7 @@ class AsofJoined(TimedJoin):
                 break
             if found is not None and row[0] < found[0]:
                 break
-            if promise_of(row[0]) < time:
+            if origin_watermark(row[0]) < time:
                 found = row if found is None else _larger(found, row)
         return found
 
@@ -122,7 +122,7 @@ class AsofJoined(TimedJoin):
         place = bisect_left(right, time, key=time_of)
         found = None
         for row in right[place:]:
-            if type(row[0]) is Behind:
+            if type(row[0]) is LateTimestamp:
                 continue
             if found is not None and row[0] > found[0]:
                 break
@@ -165,7 +165,7 @@ class AsofJoined(TimedJoin):
         place = bisect_right(right, until, key=time_of)
         while place:
             place -= 1
-            if promise_of(right[place][0]) <= until:
+            if origin_watermark(right[place][0]) <= until:
                 # Earlier ones of the same time may be the larger ones.
                 del right[: bisect_left(right, right[place][0], key=time_of)]
                 return
@@ -179,7 +179,7 @@ class AsofJoined(TimedJoin):
             times.append(right[0][0] + self._tolerance)
         is_forward = self._direction is Direction.FORWARD
         for time, _ in right[:1] if is_forward else right[1:2]:
-            times.append(max(int(time), promise_of(time)))
+            times.append(max(int(time), origin_watermark(time)))
         if times and reached < END_OF_TIME:
             self.due.add(max(min(times), reached + 1), key)
 
@@ -189,9 +189,9 @@ class AsofJoined(TimedJoin):
         for key, _, _ in self._sides.items():
             self.due.add(BEGINNING, key)
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         """Let time begin anew, without any rows."""
-        super().go_on()
+        super().reset_after_flush()
         self._sides.clear()
 
     def restart(self, ended: frozenset[int]) -> None:

@@ -1,7 +1,7 @@
 """What joins have in common: times of rows, who is late, and what is due when.
 
-A row may be *behind*: older than its origin had promised, or than the operator has
-already reached.  What had been promised then stays with it in the state, so that whom it
+A row may be *behind*: older than the watermark of its origin, or than the operator has
+already reached.  That watermark stays with it in the state, so that whom it
 meets depends on the timestamps alone and not on who was slow.
 """
 
@@ -14,8 +14,8 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.rows.by_key import ByKey
-from millstream.plan.time import Behind, LateRow
+from millstream.operators.rows.by_key import KeyedOperator
+from millstream.plan.time import LateRow, LateTimestamp
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.table_and_value import TableAndValue
 from millstream.state.task_state import TaskState
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DueKeys",
-    "TimedJoin",
+    "TimedJoinOperator",
     "insert_in_order",
     "later",
-    "promise_of",
+    "origin_watermark",
     "time_of",
 ]
 
@@ -41,24 +41,24 @@ _SLICE_KEYS = 256
 time_of = itemgetter(0)
 
 
-def promise_of(time: int) -> int:
-    """Return what had been promised when a row was read; nothing if it is on time."""
-    return time.watermark if type(time) is Behind else BEGINNING
+def origin_watermark(time: int) -> int:
+    """Return the watermark when a row was read; the beginning of time if it is on time."""
+    return time.watermark if type(time) is LateTimestamp else BEGINNING
 
 
 def later(left: int, right: int) -> int:
-    """Return the time of a pair: the larger one, behind if a promise says so.
+    """Return the time of a pair: the larger one, late if a watermark says so.
 
     Examples
     --------
-    >>> later(3, 5), later(Behind(3, 9), 5).watermark
+    >>> later(3, 5), later(LateTimestamp(3, 9), 5).watermark
     (5, 9)
     """
     time = max(int(left), int(right))
-    if type(left) is not Behind and type(right) is not Behind:
+    if type(left) is not LateTimestamp and type(right) is not LateTimestamp:
         return time
-    promise = max(promise_of(left), promise_of(right))
-    return Behind(time, promise) if time <= promise else time
+    watermark = max(origin_watermark(left), origin_watermark(right))
+    return LateTimestamp(time, watermark) if time <= watermark else time
 
 
 def insert_in_order(rows: list[Any], row: Any) -> None:
@@ -125,7 +125,7 @@ def _sliced(keys: set[Any]) -> Iterator[list[Any]]:
         yield some
 
 
-class TimedJoin(ByKey, ABC):
+class TimedJoinOperator(KeyedOperator, ABC):
     """A join whose rows are timed; what it keeps is dropped by the watermark.
 
     When keys are due follows from their entries, and is found anew after a restore.
@@ -175,7 +175,7 @@ class TimedJoin(ByKey, ABC):
     def finish(self) -> Iterable[Rows]:
         return self.advance(END_OF_TIME)
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         """Let time begin anew, as nothing is left."""
         self.reached = BEGINNING
 
@@ -200,7 +200,7 @@ class TimedJoin(ByKey, ABC):
         """Return the time of a row that has just come, behind if it is."""
         if time > self.reached:
             return time
-        return Behind(int(time), max(self.reached, promise_of(time)))
+        return LateTimestamp(int(time), max(self.reached, origin_watermark(time)))
 
     def _put_reached(self, values: list[int]) -> None:
         """Go on from the earliest of several, so that nothing is late that was not."""

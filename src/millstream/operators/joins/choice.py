@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.operators.joins.asof import AsofJoined
-from millstream.operators.joins.interval import IntervalJoined
-from millstream.operators.joins.regular import Joined
+from millstream.operators.joins.asof import AsofJoinOperator
+from millstream.operators.joins.interval import IntervalJoinOperator
+from millstream.operators.joins.regular import HashJoinOperator
 from millstream.operators.joins.sides import KeyedSides, WholeSides
-from millstream.operators.joins.table import TableJoined
-from millstream.operators.joins.window import ClockWindowJoined, WindowJoined
+from millstream.operators.joins.table import TableJoinOperator
+from millstream.operators.joins.window import (
+    ClockWindowJoinOperator,
+    WindowJoinOperator,
+)
 from millstream.plan.joins import Join, JoinAsof, JoinInterval, JoinTable, JoinWindow
 
 if TYPE_CHECKING:
@@ -26,21 +29,21 @@ def join_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
     spec, table = run[-1].spec, context.make_table()
     match spec:
         case Join():
-            return Joined(run, table, context.clock)
+            return HashJoinOperator(run, table, context.clock)
         case JoinWindow(is_event_time=True):
-            return WindowJoined(run, table)
+            return WindowJoinOperator(run, table)
         case JoinWindow():
-            return ClockWindowJoined(run, table, context.clock)
+            return ClockWindowJoinOperator(run, table, context.clock)
         case JoinInterval():
-            return IntervalJoined(run, table)
+            return IntervalJoinOperator(run, table)
         case JoinAsof() | JoinTable():
             sides: Sides = (
                 WholeSides(table, context.task_index, context.worker_count)
-                if spec.is_whole
+                if spec.is_broadcast
                 else KeyedSides(table)
             )
             if isinstance(spec, JoinAsof):
-                return AsofJoined(run, sides)
-            return TableJoined(run, sides)
+                return AsofJoinOperator(run, sides)
+            return TableJoinOperator(run, sides)
     msg = f"{spec!r} is no join"
     raise AssertionError(msg)

@@ -5,7 +5,7 @@ follows from the timestamps alone, and is the time of the result.  Looking backw
 the row's own time; looking forward it depends on the right rows, so left rows whose time
 has come may still wait.
 
-A right row that is behind its promise serves only left rows after what was promised.  So
+A right row that is behind its watermark serves only left rows after that watermark.  So
 right rows are in the order in which they begin to serve, and each knows the best one that
 serves by then; the rest is a search in time.  Of right rows of the same time the largest
 counts, column by column.
@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.operators.frames.kept_rows import Wanted
-from millstream.operators.joins.frame_base import NO_PROMISE, JoinedStreams, minmax
-from millstream.plan.frame_windows import BEHIND, TIME
+from millstream.operators.frames.join_buffer import ProbeKeys
+from millstream.operators.joins.frame_base import (
+    NO_WATERMARK,
+    FrameStreamJoinOperator,
+    minmax,
+)
+from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME
 from millstream.plan.joins import LEFT, RIGHT, Direction, How, JoinAsof
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
 
-__all__ = ["AsofJoinedFrames"]
+__all__ = ["FrameAsofJoinOperator"]
 
 THIN_ROWS = 4096
 """Fewer right rows are not looked through for those that nobody needs."""
@@ -40,7 +44,7 @@ _BEFORE, _AFTER, _CERTAIN, _FOUND = "__before", "__after", "__certain", "__found
 _BEFORE_TIME, _AFTER_TIME = "__before_time", "__after_time"
 
 
-class AsofJoinedFrames(JoinedStreams):
+class FrameAsofJoinOperator(FrameStreamJoinOperator):
     """Left rows until they are decided, and right rows that may be needed."""
 
     def __init__(
@@ -67,10 +71,10 @@ class AsofJoinedFrames(JoinedStreams):
 
     def _is_late(self, port: int) -> pl.Expr:
         if port == LEFT or self._direction is Direction.FORWARD:
-            return pl.col(BEHIND).is_not_null()
+            return pl.col(ORIGIN_WATERMARK).is_not_null()
         if self._tolerance is None:
             return pl.lit(value=False)
-        return pl.col(TIME) + self._tolerance <= pl.col(BEHIND)
+        return pl.col(TIME) + self._tolerance <= pl.col(ORIGIN_WATERMARK)
 
     def advance(self, time: int) -> Iterator[Any]:
         """Yield the left rows of which the partner is certain."""
@@ -104,11 +108,11 @@ class AsofJoinedFrames(JoinedStreams):
 
     def _made(self, decided: pl.DataFrame, right: pl.DataFrame | None) -> pl.DataFrame:
         """Return decided left rows with their right rows, as they leave."""
-        hidden = pl.col(_CERTAIN).alias(TIME), NO_PROMISE
+        hidden = pl.col(_CERTAIN).alias(TIME), NO_WATERMARK
         if self._how is How.INNER:
             decided = decided.filter(pl.col(_FOUND).is_not_null())
         if right is None:
-            return self.output.alone(decided, LEFT, *hidden)
+            return self.output.unmatched(decided, LEFT, *hidden)
         names = self.output.right_names
         found = right.select(
             pl.col(_RANK).alias(_FOUND),
@@ -142,8 +146,8 @@ class AsofJoinedFrames(JoinedStreams):
         is_forward = self._direction is Direction.FORWARD
         begin = first if is_forward else first - reach
         end = last if is_backward else last + reach
-        wanted = Wanted(rows, self.sides[LEFT].keys)
-        return self.sides[RIGHT].near(wanted, begin, end)
+        wanted = ProbeKeys(rows, self.sides[LEFT].keys)
+        return self.sides[RIGHT].candidates(wanted, begin, end)
 
     def _numbered(
         self, left: pl.DataFrame, right: pl.DataFrame
@@ -188,7 +192,7 @@ class AsofJoinedFrames(JoinedStreams):
         if self._direction is Direction.BACKWARD:
             nothing = pl.lit(None, pl.Int64)
             return rows.with_columns(nothing.alias(_AFTER), nothing.alias(_AFTER_TIME))
-        following = right.filter(pl.col(BEHIND).is_null()).sort(_KEY, _RANK)
+        following = right.filter(pl.col(ORIGIN_WATERMARK).is_null()).sort(_KEY, _RANK)
         is_other = [pl.col(c) != pl.col(c).shift(-1) for c in (_KEY, TIME)]
         is_last = pl.any_horizontal(is_other).fill_null(value=True)
         following = following.filter(is_last)
@@ -247,11 +251,11 @@ class AsofJoinedFrames(JoinedStreams):
         assert rows is not None
         first = self.waiting.first()
         until = self.reached if first is None else min(self.reached, first - 1)
-        serves = pl.max_horizontal(TIME, BEHIND) <= until
+        serves = pl.max_horizontal(TIME, ORIGIN_WATERMARK) <= until
         last = pl.col(TIME).filter(serves).max().over(self.output.right_on)
         right.thin_out(rows.filter((pl.col(TIME) >= last).fill_null(value=True)))
 
-    def say_up_to_now(
+    def emit_missed(
         self,
         rows: tuple[pl.DataFrame | None, ...],  # noqa: ARG002 - all are asked again
         facts: dict[str, int],  # noqa: ARG002
@@ -266,11 +270,11 @@ class AsofJoinedFrames(JoinedStreams):
 
 def _serving(right: pl.DataFrame) -> pl.DataFrame:
     """Say since when right rows serve, and which is the best of a key by then."""
-    if right[BEHIND].null_count() == right.height:
+    if right[ORIGIN_WATERMARK].null_count() == right.height:
         return right.select(
             _KEY, pl.col(TIME).alias(_SINCE), pl.col(_RANK).alias(_BEFORE)
         )
-    since = pl.max_horizontal(TIME, pl.col(BEHIND) + 1).alias(_SINCE)
+    since = pl.max_horizontal(TIME, pl.col(ORIGIN_WATERMARK) + 1).alias(_SINCE)
     serving = right.select(_KEY, _RANK, since).sort(_SINCE, maintain_order=True)
     best = pl.col(_RANK).cum_max().over(_KEY).alias(_BEFORE)
     return serving.select(_KEY, _SINCE, best)

@@ -1,7 +1,7 @@
 """What joins of two frames have in common: sides, times, who is late, and result columns.
 
-Rows of a side keep their two hidden columns of time, and what was promised when a row
-came that is behind stays with it.  Whom a row meets, and whether it comes out alone,
+Rows of a side keep their two hidden columns of time, and the watermark when a row
+came that is behind it stays with it.  Whom a row meets, and whether it comes out alone,
 follows from the rows that are kept; nothing is noted in them.  So a side only grows at
 its end and is forgotten by time, which is what snapshots store with little.
 """
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.operators.base import Operator
-from millstream.operators.frames.kept_rows import KeptRows
+from millstream.operators.frames.join_buffer import JoinBuffer
 from millstream.plan.frame_joins import LATE_SIDE, JoinFrameStreams, late_name
-from millstream.plan.frame_windows import BEHIND, HIDDEN, TIME
+from millstream.plan.frame_windows import HIDDEN, ORIGIN_WATERMARK, TIME
 from millstream.plan.joins import LEFT, RIGHT, How
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.frame_logs import FrameLogsState
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from millstream.state.settings import StateSettings
 
 __all__ = [
-    "NO_PROMISE",
+    "NO_WATERMARK",
     "OWN_TIMES",
     "RIGHT_HIDDEN",
-    "JoinedStreams",
+    "FrameStreamJoinOperator",
     "Output",
     "joined_time",
     "minmax",
 ]
 
-OWN_TIMES = {TIME: "__own_time", BEHIND: "__own_behind"}
+OWN_TIMES = {TIME: "__own_time", ORIGIN_WATERMARK: "__own_origin_watermark"}
 """What the hidden columns are called where the clock gives rows another time."""
 
 RIGHT_HIDDEN = {name: f"__right{name}" for name in (*HIDDEN, *OWN_TIMES.values())}
 """What the hidden columns of right rows are called beside those of left rows."""
 
-NO_PROMISE = pl.lit(None, pl.Int64).alias(BEHIND)
+NO_WATERMARK = pl.lit(None, pl.Int64).alias(ORIGIN_WATERMARK)
 """Results of windows, and rows that come out alone, are never behind."""
 
 _REACHED = "reached"
@@ -57,11 +57,15 @@ def minmax(times: pl.Series) -> tuple[int, int]:
     return first, last
 
 
-def joined_time(time: str = TIME, behind: str = BEHIND) -> tuple[pl.Expr, pl.Expr]:
-    """Return the time of a pair: the larger one, behind if a promise says so."""
+def joined_time(
+    time: str = TIME, behind: str = ORIGIN_WATERMARK
+) -> tuple[pl.Expr, pl.Expr]:
+    """Return the time of a pair: the larger one, late if a watermark says so."""
     later = pl.max_horizontal(time, RIGHT_HIDDEN[time])
-    promise = pl.max_horizontal(behind, RIGHT_HIDDEN[behind])
-    return later.alias(TIME), pl.when(promise >= later).then(promise).alias(BEHIND)
+    watermark = pl.max_horizontal(behind, RIGHT_HIDDEN[behind])
+    return later.alias(TIME), pl.when(watermark >= later).then(watermark).alias(
+        ORIGIN_WATERMARK
+    )
 
 
 class Output:
@@ -113,7 +117,7 @@ class Output:
             nulls_equal=self._is_nulls_equal,
         )
 
-    def alone(
+    def unmatched(
         self, rows: pl.DataFrame, side: int, *hidden: pl.Expr | str
     ) -> pl.DataFrame:
         """Return rows of a side without partners as the join says them."""
@@ -153,7 +157,7 @@ class Output:
         return rows if self._is_nulls_equal else rows.drop_nulls(keys)
 
 
-class JoinedStreams(Operator, ABC):
+class FrameStreamJoinOperator(Operator, ABC):
     """A join of two frames; what it keeps is dropped when time has come so far.
 
     Parameters
@@ -177,11 +181,14 @@ class JoinedStreams(Operator, ABC):
         self.output = Output(spec)
         self.facts = {_REACHED: BEGINNING}
         keys = spec.columns.left_on, spec.columns.right_on
-        self.sides = KeptRows(keys[LEFT], self.facts), KeptRows(keys[RIGHT], self.facts)
-        self.waiting = KeptRows(keys[LEFT], self.facts)
+        self.sides = (
+            JoinBuffer(keys[LEFT], self.facts),
+            JoinBuffer(keys[RIGHT], self.facts),
+        )
+        self.waiting = JoinBuffer(keys[LEFT], self.facts)
         self._logs = (*self.sides, self.waiting) if has_waiting else self.sides
         #: What former tasks have not said though others were as far.
-        self._owed: list[pl.DataFrame] = []
+        self._pending_output: list[pl.DataFrame] = []
         if settings is not None:
             logs = [(log, log.keys) for log in self._logs]
             self.state = FrameLogsState(logs, settings.shard_count, self._restored)
@@ -201,7 +208,7 @@ class JoinedStreams(Operator, ABC):
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         """Let time begin anew, as nothing is left."""
         self._clear()
 
@@ -222,14 +229,14 @@ class JoinedStreams(Operator, ABC):
         self.facts.update(dict.fromkeys(self.facts, BEGINNING))
 
     @property
-    def is_owing(self) -> bool:
+    def has_pending_output(self) -> bool:
         """Whether something is to be said before anything else."""
-        return bool(self._owed)
+        return bool(self._pending_output)
 
-    def owed(self) -> list[pl.DataFrame]:
+    def pending_output(self) -> list[pl.DataFrame]:
         """Take out what is to be said before anything else."""
-        owed, self._owed = self._owed, []
-        return owed
+        pending_output, self._pending_output = self._pending_output, []
+        return pending_output
 
     def _restored(self) -> None:
         """Go on from the latest of former tasks; what others had not said is owed."""
@@ -241,10 +248,10 @@ class JoinedStreams(Operator, ABC):
         for logs in former:
             if logs[0].facts != self.facts:
                 rows = tuple(log.rows for log in logs)
-                self._owed += self.say_up_to_now(rows, logs[0].facts)
+                self._pending_output += self.emit_missed(rows, logs[0].facts)
 
     @abstractmethod
-    def say_up_to_now(
+    def emit_missed(
         self, rows: tuple[pl.DataFrame | None, ...], facts: dict[str, int]
     ) -> Iterable[pl.DataFrame]:
         """Return what rows of a former task have to say that had only come to `facts`."""
@@ -256,13 +263,13 @@ class JoinedStreams(Operator, ABC):
         if self.reached == BEGINNING or minmax(rows[TIME])[0] > self.reached:
             return rows
         is_behind = pl.col(TIME) <= self.reached
-        promise = pl.max_horizontal(BEHIND, pl.lit(self.reached, pl.Int64))
-        behind = pl.when(is_behind).then(promise).otherwise(BEHIND)
-        return rows.with_columns(behind.alias(BEHIND))
+        watermark = pl.max_horizontal(ORIGIN_WATERMARK, pl.lit(self.reached, pl.Int64))
+        behind = pl.when(is_behind).then(watermark).otherwise(ORIGIN_WATERMARK)
+        return rows.with_columns(behind.alias(ORIGIN_WATERMARK))
 
     def on_time(self, rows: pl.DataFrame, port: int, is_late: pl.Expr) -> pl.DataFrame:
         """Put the rows aside that are late; only rows that are behind can be."""
-        if rows[BEHIND].null_count() == rows.height:
+        if rows[ORIGIN_WATERMARK].null_count() == rows.height:
             return rows
         rows = rows.with_columns(is_late.fill_null(value=False).alias(LATE_SIDE))
         late = rows.filter(LATE_SIDE)

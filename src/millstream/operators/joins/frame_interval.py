@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.operators.frames.kept_rows import Wanted
+from millstream.operators.frames.join_buffer import ProbeKeys
 from millstream.operators.joins.frame_base import (
-    NO_PROMISE,
+    NO_WATERMARK,
     OWN_TIMES,
     RIGHT_HIDDEN,
-    JoinedStreams,
+    FrameStreamJoinOperator,
     joined_time,
     minmax,
 )
-from millstream.plan.frame_windows import BEHIND, HIDDEN, TIME
+from millstream.plan.frame_windows import HIDDEN, ORIGIN_WATERMARK, TIME
 from millstream.plan.joins import LEFT, RIGHT, How, Join, JoinInterval
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from millstream.ports import Clock
     from millstream.state.settings import StateSettings
 
-__all__ = ["IntervalJoinedFrames", "KeyedJoinedFrames"]
+__all__ = ["FrameIntervalJoinOperator", "FrameKeyedJoinOperator"]
 
 _ROWS_MAX = 65_536
 _INDEX = "__index"
 _SAID = "said"
 
 
-class IntervalJoinedFrames(JoinedStreams):
+class FrameIntervalJoinOperator(FrameStreamJoinOperator):
     """Rows of both sides until no partner can come and no witness is needed."""
 
     def __init__(
@@ -73,7 +73,7 @@ class IntervalJoinedFrames(JoinedStreams):
 
     def process(self, rows: Any, port: int) -> Any:
         upper = pl.col(TIME) + self._reach[port][1]
-        rows = self.on_time(self.placed(rows), port, upper <= pl.col(BEHIND))
+        rows = self.on_time(self.placed(rows), port, upper <= pl.col(ORIGIN_WATERMARK))
         return self.met(rows, port)
 
     def met(self, rows: pl.DataFrame, port: int) -> Any:
@@ -108,8 +108,8 @@ class IntervalJoinedFrames(JoinedStreams):
         """Return the rows of the other side of which some may be partners."""
         first, last = minmax(rows[TIME])
         lower, upper = self._reach[port]
-        wanted = Wanted(rows, self.sides[port].keys)
-        return self.sides[1 - port].near(wanted, first + lower, last + upper)
+        wanted = ProbeKeys(rows, self.sides[port].keys)
+        return self.sides[1 - port].candidates(wanted, first + lower, last + upper)
 
     def _suiting(self, pairs: pl.DataFrame) -> pl.DataFrame:
         """Keep the pairs whose times suit, and of which none was too late for the other."""
@@ -117,8 +117,8 @@ class IntervalJoinedFrames(JoinedStreams):
         lower, upper = self._reach[LEFT]
         is_near = (right - left).is_between(lower, upper)
         for side, until in (
-            (BEHIND, right - lower),
-            (RIGHT_HIDDEN[BEHIND], left + upper),
+            (ORIGIN_WATERMARK, right - lower),
+            (RIGHT_HIDDEN[ORIGIN_WATERMARK], left + upper),
         ):
             if pairs[side].null_count() < pairs.height:
                 is_near &= (until > pl.col(side)).fill_null(value=True)
@@ -169,7 +169,7 @@ class IntervalJoinedFrames(JoinedStreams):
 
     def say(self, until: int) -> Iterator[pl.DataFrame]:
         """Yield the rows that stay alone if none can find a partner until a time."""
-        yield from self.owed()
+        yield from self.pending_output()
         after, self.facts[_SAID] = self.facts[_SAID], max(self.facts[_SAID], until)
         for side in (LEFT, RIGHT):
             if self._how.pads(side):
@@ -188,7 +188,7 @@ class IntervalJoinedFrames(JoinedStreams):
     def told_alone(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
         """Return rows without partners as they leave, at the time that was certain."""
         time = pl.col(TIME) + self._waits[side]
-        return self.output.alone(rows, side, time, NO_PROMISE)
+        return self.output.unmatched(rows, side, time, NO_WATERMARK)
 
     def forget(self) -> None:
         """Drop what nobody needs any more."""
@@ -196,7 +196,7 @@ class IntervalJoinedFrames(JoinedStreams):
             if self.reached > BEGINNING:
                 side.forget(self.reached - stays + 1)
 
-    def say_up_to_now(
+    def emit_missed(
         self, rows: tuple[pl.DataFrame | None, ...], facts: dict[str, int]
     ) -> Iterable[pl.DataFrame]:
         """Return the rows that stay alone, of a task that had said less."""
@@ -210,7 +210,7 @@ class IntervalJoinedFrames(JoinedStreams):
                 yield from self._lonely(own.filter(is_due), side)
 
 
-class KeyedJoinedFrames(IntervalJoinedFrames):
+class FrameKeyedJoinOperator(FrameIntervalJoinOperator):
     """Every left row with every right row of its keys, for ever or for a time-to-live.
 
     The time of a row is that of the clock; without a time-to-live it is a number that goes
@@ -237,7 +237,7 @@ class KeyedJoinedFrames(IntervalJoinedFrames):
         if self._is_timed:
             rows = rows.rename(OWN_TIMES)
         now = pl.lit(self._now, pl.Int64).alias(TIME)
-        made = self.met(rows.with_columns(now, NO_PROMISE), port)
+        made = self.met(rows.with_columns(now, NO_WATERMARK), port)
         self._wake()
         if not said:
             return made
@@ -250,13 +250,13 @@ class KeyedJoinedFrames(IntervalJoinedFrames):
 
     def told_alone(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
         """Return rows without partners as they leave."""
-        return self.output.alone(rows, side)
+        return self.output.unmatched(rows, side)
 
     def _others(self, rows: pl.DataFrame, port: int) -> pl.DataFrame | None:
         if self._ttl_ms is not None:
             return super()._others(rows, port)
-        wanted = Wanted(rows, self.sides[port].keys)
-        return self.sides[1 - port].near(wanted, BEGINNING, END_OF_TIME)
+        wanted = ProbeKeys(rows, self.sides[port].keys)
+        return self.sides[1 - port].candidates(wanted, BEGINNING, END_OF_TIME)
 
     def _suiting(self, pairs: pl.DataFrame) -> pl.DataFrame:
         return pairs if self._ttl_ms is None else super()._suiting(pairs)
@@ -293,7 +293,7 @@ class KeyedJoinedFrames(IntervalJoinedFrames):
         """Yield all rows that have met no other."""
         return self.say(self._now + self._reach[LEFT][1])
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         """Say nothing twice: rows that come from now on are later than what was said."""
         self._now += 1
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     _Sides = tuple[int, list[pl.DataFrame], list[pl.DataFrame]]
     """Index of a task, the right side, and the left rows that waited there."""
 
-__all__ = ["JoinedFrames", "JoinedStatic"]
+__all__ = ["FrameHashJoinOperator", "FrameStaticJoinOperator"]
 
 _RIGHT = 1
 _HASH_SEED = 0x6D75
@@ -36,7 +36,7 @@ _MANY = 4
 """A right side this many times as long as a batch is looked up, not read through."""
 
 
-class JoinedFrames(Operator):
+class FrameHashJoinOperator(Operator):
     """Every batch of the left side with all of the right side.
 
     Parameters
@@ -98,13 +98,13 @@ class JoinedFrames(Operator):
             return [] if self._right is None else self._waited(self._right)
         return self._right.joined(rows)
 
-    def end_port(self, port: int) -> None:
+    def on_input_end(self, port: int) -> None:
         if port == _RIGHT and self._right is None:
             self._right = _RightSide(pl.concat(self._parts), self._spec)
             self._parts = []
 
     def finish(self) -> Iterator[Any]:
-        self.end_port(_RIGHT)
+        self.on_input_end(_RIGHT)
         assert self._right is not None
         while self._waiting:
             yield self._right.joined(self._waiting.popleft())
@@ -137,7 +137,7 @@ class JoinedFrames(Operator):
         return pl.concat([right.joined(batch) for batch in batches])
 
 
-class JoinedStatic(Operator):
+class FrameStaticJoinOperator(Operator):
     """Every batch with all of a data frame that came with the plan."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:

@@ -4,7 +4,7 @@ Rows are kept once.  When windows are over, their rows are repeated for each of 
 many windows at a time that this does not become too much, and joined.  Results have the
 last time of their window.
 
-A row that is behind its promise lies only in windows that end after what was promised.
+A row that is behind its watermark lies only in windows that end after that watermark.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.operators.frames.kept_rows import clipped
-from millstream.operators.joins.frame_base import NO_PROMISE, JoinedStreams
+from millstream.operators.frames.join_buffer import clipped
+from millstream.operators.joins.frame_base import NO_WATERMARK, FrameStreamJoinOperator
 from millstream.operators.time.frame_clock import ByClock
-from millstream.plan.frame_windows import BEHIND, TIME, WINDOW
+from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME, WINDOW
 from millstream.plan.joins import LEFT, RIGHT, How, JoinWindow
 from millstream.plan.windows import Panes
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
 
-__all__ = ["ClockWindowJoinedFrames", "WindowJoinedFrames"]
+__all__ = ["FrameClockWindowJoinOperator", "FrameWindowJoinOperator"]
 
 EXPLODED_ROWS = 1 << 20
 """About so many rows of windows are joined at once."""
@@ -35,7 +35,7 @@ _FIRST, _LAST = "__first_window", "__last_window"
 _FACT = "reached"
 
 
-class WindowJoinedFrames(JoinedStreams):
+class FrameWindowJoinOperator(FrameStreamJoinOperator):
     """Rows of both sides until their last window is over."""
 
     def __init__(
@@ -52,7 +52,7 @@ class WindowJoinedFrames(JoinedStreams):
             rows = rows.filter((time - panes.offset) % panes.slide < panes.size)
         if rows.is_empty():
             return []
-        is_late = self._end(_last_window(panes)) - 1 <= pl.col(BEHIND)
+        is_late = self._end(_last_window(panes)) - 1 <= pl.col(ORIGIN_WATERMARK)
         rows = self.on_time(self.placed(rows), port, is_late)
         if not self._how.pads(port):
             rows = self.output.can_meet(rows, port)
@@ -66,7 +66,7 @@ class WindowJoinedFrames(JoinedStreams):
 
     def advance(self, time: int) -> Iterator[Any]:
         """Yield what the windows hold that are over by now."""
-        yield from self.owed()
+        yield from self.pending_output()
         before, self.reached = self.reached, max(self.reached, time)
         panes = self._panes
         after, last = panes.over(before), panes.over(self.reached)
@@ -78,7 +78,7 @@ class WindowJoinedFrames(JoinedStreams):
         for side in self.sides:
             side.forget(panes.start(last + 1))
 
-    def say_up_to_now(
+    def emit_missed(
         self, rows: tuple[pl.DataFrame | None, ...], facts: dict[str, int]
     ) -> Iterable[pl.DataFrame]:
         """Return the windows that are over, of a task that had not come so far."""
@@ -101,13 +101,15 @@ class WindowJoinedFrames(JoinedStreams):
 
     def hidden(self) -> tuple[pl.Expr, ...]:
         """Return the columns that results have besides those that users see."""
-        return (self._end(pl.col(WINDOW)) - 1).alias(TIME), NO_PROMISE
+        return (self._end(pl.col(WINDOW)) - 1).alias(TIME), NO_WATERMARK
 
     def _with_windows(self, rows: pl.DataFrame, after: int, last: int) -> pl.DataFrame:
         """Say in which of the windows rows are; leave out those that are in none."""
         panes = self._panes
         own = (pl.col(TIME) - (panes.offset + panes.size)) // panes.slide + 1
-        gone = (pl.col(BEHIND) + (1 - panes.offset - panes.size)) // panes.slide
+        gone = (
+            pl.col(ORIGIN_WATERMARK) + (1 - panes.offset - panes.size)
+        ) // panes.slide
         least = pl.lit(clipped(after + 1), pl.Int64)
         most = _last_window(panes).clip(upper_bound=clipped(last))
         rows = rows.with_columns(
@@ -129,18 +131,18 @@ class WindowJoinedFrames(JoinedStreams):
                 continue
             if others is not None:
                 chosen = output.chosen(rows, others, side, WINDOW, is_met=is_semi)
-                made.append(output.alone(chosen, side, *hidden))
+                made.append(output.unmatched(chosen, side, *hidden))
             elif not is_semi:
-                made.append(output.alone(rows, side, *hidden))
+                made.append(output.unmatched(rows, side, *hidden))
         yield from (rows for rows in made if rows.height)
 
 
-class ClockWindowJoinedFrames(ByClock, WindowJoinedFrames):
+class FrameClockWindowJoinOperator(ByClock, FrameWindowJoinOperator):
     """Windows of the wall clock: rows lie where the clock stands when they come."""
 
     def process(self, rows: Any, port: int) -> Any:
         now = pl.lit(self.now_ms, pl.Int64).alias(TIME)
-        made = super().process(rows.with_columns(now, NO_PROMISE), port)
+        made = super().process(rows.with_columns(now, NO_WATERMARK), port)
         self.set_tick()
         return made
 
@@ -155,7 +157,7 @@ class ClockWindowJoinedFrames(ByClock, WindowJoinedFrames):
             window = panes.first_window(panes.of(min(firsts)))
             window = max(window, panes.over(self.reached) + 1)
             self.tick_at_ms = panes.start(window) + panes.size
-        if self.is_owing:
+        if self.has_pending_output:
             self.tick_at_ms = self.reached + 1
 
     def _restored(self) -> None:

@@ -3,10 +3,10 @@
 A left row stays until the watermark has come to its time plus `upper`, a right row until
 it has come to its time minus `lower`: then no partner can come that is on time.  A pair
 is made when the second of the two comes.  A row that comes out alone has the time at
-which that was certain; so its time is never behind what was promised further on.
+which that was certain; so its time is never behind a watermark that was sent on.
 
-Of a row that is behind its promise the partners may be gone that would be dropped at
-what was promised.  It does not meet those even where they are still there.
+Of a row that is behind its watermark the partners may be gone that would be dropped at
+that watermark.  It does not meet those even where they are still there.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.joins.base import (
-    TimedJoin,
+    TimedJoinOperator,
     insert_in_order,
     later,
-    promise_of,
+    origin_watermark,
     time_of,
 )
 from millstream.plan.joins import LEFT, RIGHT, How, JoinInterval
-from millstream.plan.time import Behind
+from millstream.plan.time import LateTimestamp
 
 if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
     from millstream.state.table import Table
 
-__all__ = ["IntervalJoined"]
+__all__ = ["IntervalJoinOperator"]
 
 _VALUE, _IS_MATCHED = 1, 2
 
 
-class IntervalJoined(TimedJoin):
+class IntervalJoinOperator(TimedJoinOperator):
     """Rows of both sides in the order of time, each with whether it has met another."""
 
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
@@ -53,7 +53,7 @@ class IntervalJoined(TimedJoin):
         result: Rows = []
         for key, (given, value) in rows:
             time = self.placed(given)
-            if time + upper <= promise_of(time):
+            if time + upper <= origin_watermark(time):
                 self.leave_out(key, value, time)
                 continue
             entry: tuple[list[Any], list[Any]] | None = entries.get(key)
@@ -76,9 +76,13 @@ class IntervalJoined(TimedJoin):
         """Join two rows unless one of them was too late for the other."""
         left, right = pair
         (lower, upper) = self._reach[LEFT]
-        if type(left[0]) is Behind and right[0] - lower <= promise_of(left[0]):
+        if type(left[0]) is LateTimestamp and right[0] - lower <= origin_watermark(
+            left[0]
+        ):
             return
-        if type(right[0]) is Behind and left[0] + upper <= promise_of(right[0]):
+        if type(right[0]) is LateTimestamp and left[0] + upper <= origin_watermark(
+            right[0]
+        ):
             return
         if self._makes_pairs:
             time = later(left[0], right[0])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.joins.base import DueKeys, later
-from millstream.operators.rows.by_key import ByKey
+from millstream.operators.rows.by_key import KeyedOperator
 from millstream.plan.joins import LEFT, RIGHT, How, Join
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from millstream.ports import Clock
     from millstream.state.table import Table
 
-__all__ = ["Joined"]
+__all__ = ["HashJoinOperator"]
 
 _VALUE, _EXPIRES_MS, _IS_MATCHED = 0, 1, 2
 _CHANGED_KEYS = 1024
 
 
-class Joined(ByKey):
+class HashJoinOperator(KeyedOperator):
     """Rows by side in the order of their coming, each with when it goes.
 
     Parameters
@@ -156,7 +156,7 @@ class Joined(ByKey):
                     for row in self._alone(key, side, entry[side])
                 ]
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         """Say nothing twice: rows that came out alone count as having met another."""
         if self._how.pads_left or self._how.pads_right:
             self._change(self._mark_said)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from millstream.operators.joins.sides import Sides
     from millstream.plan.logical import Node
 
-__all__ = ["TableJoined", "with_table_row"]
+__all__ = ["TableJoinOperator", "with_table_row"]
 
 _AT_ONCE = 0
 _SLICE_KEYS = 256
@@ -33,7 +33,7 @@ def with_table_row(how: How, value: Any, found: list[Any]) -> list[Any]:
     return [] if how is How.INNER else [(value, None)]
 
 
-class TableJoined(Operator):
+class TableJoinOperator(Operator):
     """Left rows that wait for the table, and one row of the table, by key."""
 
     def __init__(self, nodes: tuple[Node, ...], sides: Sides) -> None:
@@ -44,13 +44,13 @@ class TableJoined(Operator):
         self._waits = spec.waits
         self._is_waiting = spec.waits
         #: Whether left rows come as they are, and not by key.
-        self._is_whole = spec.is_whole
+        self._is_broadcast = spec.is_broadcast
         self._sides = sides
         self.state = sides.state
 
     def process(self, rows: Rows, port: int) -> Rows:
         sides = self._sides
-        if self._is_whole:
+        if self._is_broadcast:
             rows = rows_with_one_nan(rows)
         sides.open([key for key, _ in rows])
         if port == RIGHT:
@@ -70,7 +70,7 @@ class TableJoined(Operator):
             sides.put(key, [*left, (0, value)], right)
         return []
 
-    def end_port(self, port: int) -> None:
+    def on_input_end(self, port: int) -> None:
         """Let the left rows that waited for the table be joined."""
         if port == RIGHT and self._is_waiting:
             self._is_waiting = False

@@ -4,7 +4,7 @@ Rows are kept once, by *pane*: the longest pieces of time of which every window 
 A window says its pairs when it ends; they have its last time, as all results of windows.
 Of a pane nothing stays once its last window has ended.
 
-A row that is behind its promise lies only in windows that end after what was promised.
+A row that is behind its watermark lies only in windows that end after that watermark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.joins.base import TimedJoin, promise_of
+from millstream.operators.joins.base import TimedJoinOperator, origin_watermark
 from millstream.plan.joins import LEFT, RIGHT, How, JoinWindow
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from millstream.ports import Clock
     from millstream.state.table import Table
 
-__all__ = ["ClockWindowJoined", "WindowJoined"]
+__all__ = ["ClockWindowJoinOperator", "WindowJoinOperator"]
 
 _FIRED, _PANES = 0, 1
 
 
-class WindowJoined(TimedJoin):
+class WindowJoinOperator(TimedJoinOperator):
     """The end of a key's last window, and its rows by pane: times and values by side."""
 
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
@@ -54,7 +54,7 @@ class WindowJoined(TimedJoin):
         last = self._last_end(pane)
         if last < self._first_end(pane):
             return
-        if last - 1 <= promise_of(time):
+        if last - 1 <= origin_watermark(time):
             self.leave_out(key, value, time)
             return
         entry = entries.get(key)
@@ -132,7 +132,7 @@ class WindowJoined(TimedJoin):
                 value
                 for sides in found
                 for time, value in sides[side]
-                if end - 1 > promise_of(time)
+                if end - 1 > origin_watermark(time)
             ]
             for side in (LEFT, RIGHT)
         )
@@ -151,7 +151,7 @@ class WindowJoined(TimedJoin):
         return [(None, value) for value in right] if how.pads_right else []
 
 
-class ClockWindowJoined(WindowJoined):
+class ClockWindowJoinOperator(WindowJoinOperator):
     """Windows of the wall clock: rows lie where the clock stands when they come."""
 
     def __init__(

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.protocol.rounds import LoopDecider
 
-__all__ = ["FROM_OUTSIDE", "decider_of"]
+__all__ = ["CONTROL_PORT", "decider_of"]
 
-FROM_OUTSIDE = -1
+CONTROL_PORT = -1
 """The port of epochs, and of the beginning, which come from no other task."""
 
 _HISTORY_MAX = 100
@@ -58,7 +58,7 @@ class FreeLoopDecider(Operator):
         return told
 
 
-class Decided(FreeLoopDecider):
+class RoundDecider(FreeLoopDecider):
     """Hears heads and results of an iteration, and tells heads how to go on."""
 
     _decider: Decider
@@ -122,5 +122,5 @@ def decider_of(nodes: tuple[Node, ...], head_count: int) -> FreeLoopDecider:
     spec = nodes[0].spec
     assert isinstance(spec, Decide)
     if spec.iteration.has_rounds:
-        return Decided(nodes, spec.iteration, head_count)
+        return RoundDecider(nodes, spec.iteration, head_count)
     return FreeLoopDecider(nodes, TerminationDetector(head_count))

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from millstream.plan.iteration import Iteration
     from millstream.protocol.rounds import Decision
 
-__all__ = ["ImprovedFrame"]
+__all__ = ["FrameDeltaRound"]
 
 _BATCH_ROWS = 65_536
 
 
-class ImprovedFrame(ReturningRound):
+class FrameDeltaRound(ReturningRound):
     """A row per key; a round begins with the rows that became better.
 
     Candidates are compared with what is known when somebody wants to know, all at once.

@@ -81,7 +81,7 @@ class ReturningRound(Round):
         """Return the head's part of what is decided by, at the end of a round."""
 
 
-class _Iterated(ReturningRound):
+class _IterateRound(ReturningRound):
     """The rows that the body made are what the next round begins with."""
 
     def __init__(
@@ -132,7 +132,7 @@ class _Iterated(ReturningRound):
         return merged_parts(parts, self._reduce, makes_frames=self._makes_frames)
 
 
-class _Cycled(Round):
+class _CycleRound(Round):
     """The input itself is what every round begins with; it stays where it is.
 
     Data frames are put together to long ones, once: what a batch costs beside its rows is
@@ -172,7 +172,7 @@ class _Cycled(Round):
         return iter([[decision.value]] if self._index == 0 else [])
 
 
-class _Improved(ReturningRound):
+class _DeltaRound(ReturningRound):
     """One value per key; a round begins with the keys whose values became better.
 
     Beside a value stands the number of the decision before it became so good: those with
@@ -235,17 +235,17 @@ def round_of(
     memory_bytes = context.config.loop_memory_bytes
     match iteration.kind:
         case IterationKind.ITERATE:
-            return _Iterated(iteration, memory_bytes, has_times=has_times)
+            return _IterateRound(iteration, memory_bytes, has_times=has_times)
         case IterationKind.CYCLE:
-            return _Cycled(iteration, context.task_index, context.config)
+            return _CycleRound(iteration, context.task_index, context.config)
         case _ if iteration.makes_frames:
             # Polars is imported only where there are data frames.
-            from millstream.operators.loops.frame_rounds import ImprovedFrame  # noqa: PLC0415
+            from millstream.operators.loops.frame_rounds import FrameDeltaRound  # noqa: PLC0415
 
-            return ImprovedFrame(iteration, context.config.shard_count)
+            return FrameDeltaRound(iteration, context.config.shard_count)
         case _:
             table = context.make_table() or MemoryTable(context.config.shard_count)
-            return _Improved(iteration, table)
+            return _DeltaRound(iteration, table)
 
 
 def merged_parts(parts: list[Any], function: Any, *, makes_frames: bool) -> Any:

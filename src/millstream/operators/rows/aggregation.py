@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SnapshotError
 from millstream.operators.base import Operator, Rows
-from millstream.operators.rows.by_key import ByKey, kept_entries
+from millstream.operators.rows.by_key import KeyedOperator, kept_entries
 from millstream.operators.rows.fuse import fuse
 from millstream.plan.aggregate import MISSING
 from millstream.plan.nodes import (
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from millstream.state.table import Table
 
 __all__ = [
-    "Aggregated",
-    "AggregatedAll",
-    "Combined",
-    "CountedKeys",
-    "Scanned",
+    "AggregateOperator",
+    "CombineOperator",
+    "CountCombineOperator",
+    "GlobalAggregateOperator",
+    "ScanOperator",
     "accumulate",
 ]
 
@@ -88,7 +88,7 @@ def accumulate_parts(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) ->
         parts[key] = merge(parts[key], part) if key in parts else part
 
 
-class Combined(Operator):
+class CombineOperator(Operator):
     """Keeps accumulators by key and sends them on before a cut or when it is full."""
 
     is_guarded = True
@@ -103,7 +103,7 @@ class Combined(Operator):
         self._clock = clock
         held_ns = _HELD_TIMEOUTS * (config.buffer.timeout_ns or _TIMEOUT_NS)
         #: For how long rows may be held; None where nobody waits for them.
-        self._held_ms = held_ns // 1_000_000 if spec.is_prompt else None
+        self._held_ms = held_ns // 1_000_000 if spec.has_latency_bound else None
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         self._take(rows)
@@ -114,7 +114,7 @@ class Combined(Operator):
     def tick(self, now_ms: int) -> Iterable[Rows]:  # noqa: ARG002 - it is time
         return (self.flush(),)
 
-    def keep(self, rows: Rows) -> Callable[[], None]:
+    def begin_undo(self, rows: Rows) -> Callable[[], None]:
         return kept_entries(self._parts, rows)
 
     def flush(self) -> Rows:
@@ -137,7 +137,7 @@ class Combined(Operator):
             raise
 
 
-class CountedKeys(Combined):
+class CountCombineOperator(CombineOperator):
     """A combiner of counts that is fused with the row operators before it."""
 
     def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
@@ -160,7 +160,7 @@ def _count(counts: Counter[Any], keys: Iterable[Any]) -> None:
         raise
 
 
-class Aggregated(ByKey):
+class AggregateOperator(KeyedOperator):
     """One result per key when the input ends."""
 
     is_guarded = True
@@ -187,7 +187,7 @@ class Aggregated(ByKey):
         return ([(key, finish(p)) for key, p in rows] for rows in self.leaving())
 
 
-class AggregatedAll(Operator):
+class GlobalAggregateOperator(Operator):
     """One accumulator over all rows, sent when the input ends.
 
     In front of the gathering edge it is the combiner (`CombineAll`) and sends the
@@ -248,7 +248,7 @@ class AggregatedAll(Operator):
             self._part = parts[0] if merge is None else reduce(merge, parts)
 
 
-class Scanned(ByKey):
+class ScanOperator(KeyedOperator):
     """The running aggregate of the key after every row."""
 
     is_guarded = True

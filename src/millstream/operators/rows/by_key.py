@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.state.table import Table
 
-__all__ = ["ByKey", "kept_entries"]
+__all__ = ["KeyedOperator", "kept_entries"]
 
 _LEAVING_ROWS = 1024
 _key = itemgetter(0)
 
 
-class ByKey(Operator):
+class KeyedOperator(Operator):
     """An operator on pairs of key and value, with an entry for each key."""
 
     #: Whether it never deletes a key while rows come.
@@ -46,7 +46,7 @@ class ByKey(Operator):
         rows_iterator = iter(rows)
         return self.table.touch(map(_key, rows_iterator))
 
-    def keep(self, rows: Rows) -> Callable[[], None]:
+    def begin_undo(self, rows: Rows) -> Callable[[], None]:
         return kept_entries(self.touched(rows), rows)
 
     def leaving(self) -> Iterator[Rows]:

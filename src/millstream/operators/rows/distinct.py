@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.rows.by_key import ByKey
+from millstream.operators.rows.by_key import KeyedOperator
 
 if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
     from millstream.state.table import Table
 
-__all__ = ["DistinctKeys"]
+__all__ = ["DistinctOperator"]
 
 
-class DistinctKeys(ByKey):
+class DistinctOperator(KeyedOperator):
     """The first row of every key; nothing is kept under the key but that it was there."""
 
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from millstream.plan.logical import Node
 
-__all__ = ["Limited", "SortKeys", "Sorted", "Zipped"]
+__all__ = ["LimitOperator", "SortKeyOperator", "SortOperator", "ZipOperator"]
 
 _BATCH_ROWS = 1024
 
 
-class Limited(Operator):
+class LimitOperator(Operator):
     """The first rows, then none."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
@@ -54,7 +54,7 @@ class Limited(Operator):
         self._left = max(values)
 
 
-class SortKeys(Operator):
+class SortKeyOperator(Operator):
     """Calls the key function of a sort as rows come, to find those it raises on."""
 
     is_guarded = True
@@ -69,7 +69,7 @@ class SortKeys(Operator):
         return rows
 
 
-class Sorted(Operator):
+class SortOperator(Operator):
     """All rows in order; runs beyond the memory limit wait in an unnamed file.
 
     A capture holds all rows there are, so it reads the runs back: a large sort does not
@@ -156,7 +156,7 @@ def _stored(run: IO[bytes]) -> Iterable[Any]:
         yield from rows
 
 
-class Zipped(Operator):
+class ZipOperator(Operator):
     """Pairs of the i-th rows of two inputs; rows without a partner are dropped."""
 
     def __init__(self, nodes: tuple[Node, ...], ahead_rows_max: int) -> None:
@@ -171,7 +171,7 @@ class Zipped(Operator):
         """Whether no row can find a partner any more."""
         return any(not self._waiting[port] for port in self._ended)
 
-    def end_port(self, port: int) -> None:
+    def on_input_end(self, port: int) -> None:
         self._ended.add(port)
 
     def process(self, rows: Rows, port: int) -> Rows:

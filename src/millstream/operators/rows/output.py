@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
 
-__all__ = ["CalledForEach", "Emitter", "Written"]
+__all__ = ["CollectOperator", "ForEachOperator", "WriteOperator"]
 
 
-class Emitter(Operator):
+class CollectOperator(Operator):
     """Hands rows to the worker, which sends them to the driver."""
 
     def __init__(self, nodes: tuple[Node, ...], emit: Callable[[Rows], None]) -> None:
@@ -30,11 +30,11 @@ class Emitter(Operator):
         return []
 
 
-class CalledForEach(Operator):
+class ForEachOperator(Operator):
     """Calls the user's function for every row."""
 
     is_guarded = True
-    is_lasting = True
+    has_side_effects = True
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         spec = self.nodes[0].spec
@@ -46,7 +46,7 @@ class CalledForEach(Operator):
         return []
 
 
-class Written(Operator):
+class WriteOperator(Operator):
     """Writes to the connector's writer of this task."""
 
     def __init__(self, nodes: tuple[Node, ...], writer: SinkWriter[Any]) -> None:

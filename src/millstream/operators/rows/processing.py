@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import UsageError
 from millstream.operators.base import do_nothing
-from millstream.operators.rows.by_key import ByKey
+from millstream.operators.rows.by_key import KeyedOperator
 from millstream.operators.rows.expiry import expire, next_expiry
 from millstream.operators.rows.timers import (
     EVENT,
@@ -26,7 +26,7 @@ from millstream.operators.rows.timers import (
 )
 from millstream.plan.aggregate import MISSING
 from millstream.plan.nodes import Process
-from millstream.plan.time import Behind, LateRow
+from millstream.plan.time import LateRow, LateTimestamp
 from millstream.protocol.watermark import END_OF_TIME
 from millstream.state.keyhash import key_hash
 from millstream.state.table_and_value import TableAndValue
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from millstream.ports import Clock
     from millstream.state.table import Table
 
-__all__ = ["Processed"]
+__all__ = ["ProcessOperator"]
 
 _LEAVING_ROWS = 1024
 
@@ -49,7 +49,7 @@ _TIMERS_AFTER_END_MAX = 100_000
 """Timers that one key may set one after the other when the input has ended."""
 
 
-class Processed(ByKey):
+class ProcessOperator(KeyedOperator):
     """A user's stateful function, called with the state of the row's key."""
 
     is_guarded = True
@@ -141,7 +141,7 @@ class Processed(ByKey):
         reached = self._function.watermark
         for key, (timestamp, value) in rows:
             is_passed = reached is not None and timestamp <= reached
-            if is_passed or type(timestamp) is Behind:
+            if is_passed or type(timestamp) is LateTimestamp:
                 self.late.append(LateRow(key, value, int(timestamp)))
                 self.late_count += 1
                 continue
@@ -184,7 +184,7 @@ class Processed(ByKey):
                 result += self._stamped(key, END_OF_TIME, function.on_end(key))
             yield result
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         """Forget all keys, and let the next snapshot know."""
         if self.table is None:
             self.entries.clear()

@@ -11,10 +11,10 @@ from millstream.plan.nodes import MapBatches
 if TYPE_CHECKING:
     from millstream.plan.logical import Node
 
-__all__ = ["FusedRows", "MapWholeBatches"]
+__all__ = ["FusedRowOperator", "MapBatchesOperator"]
 
 
-class FusedRows(Operator):
+class FusedRowOperator(Operator):
     """Any run of `map`, `filter`, `flat_map` and their kin, as one function."""
 
     is_guarded = True
@@ -29,7 +29,7 @@ class FusedRows(Operator):
         return result
 
 
-class MapWholeBatches(Operator):
+class MapBatchesOperator(Operator):
     """A user function over whole batches."""
 
     is_guarded = True

@@ -1,6 +1,6 @@
-"""Where event time begins: timestamps, promises about them, and order by them.
+"""Where event time begins: timestamps, watermarks, and order by them.
 
-A `TimeGiver` remembers what each *origin* of its rows has promised: a split of the
+A `TimestampAssigner` remembers the watermark of each *origin* of its rows: a split of the
 source, or a channel.  It does not know how watermarks travel.
 """
 
@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from millstream.operators.base import Operator, Rows
-from millstream.operators.rows.by_key import ByKey
-from millstream.plan.time import TIME_LIMIT, AssignTime, Behind, LateRow, timestamp
+from millstream.operators.rows.by_key import KeyedOperator
+from millstream.plan.time import (
+    TIME_LIMIT,
+    AssignTime,
+    LateRow,
+    LateTimestamp,
+    timestamp,
+)
 from millstream.protocol.watermark import (
     BEGINNING,
     END_OF_TIME,
@@ -34,21 +40,21 @@ if TYPE_CHECKING:
     from millstream.ports import Clock
     from millstream.state.table import Table
 
-__all__ = ["TimeAssigned", "TimeGiver", "TimeOrdered"]
+__all__ = ["AssignTimestampsOperator", "SortByTimeOperator", "TimestampAssigner"]
 
 _LEAVING_ROWS = 1024
 
 Rule = Callable[[Any, int], int | None]
-"""What a row and its timestamp promise; None for nothing new."""
+"""The watermark that a row and its timestamp make; None for none."""
 
 Kept = tuple[dict[str, int], dict[str, bytes], int]
-"""What origins have promised, their rules, and the last watermark."""
+"""Watermarks of origins, their rules, and the last watermark sent."""
 
 _timestamp_of = itemgetter(0)
 
 
-class TimeGiver(Operator):
-    """What `event_time` does for rows and for frames: it keeps promises by origin.
+class TimestampAssigner(Operator):
+    """What `event_time` does for rows and for frames: it keeps a watermark for each origin.
 
     Parameters
     ----------
@@ -76,8 +82,8 @@ class TimeGiver(Operator):
         #: How many timestamps were too far ahead to move time.
         self.ahead_count = 0
         self.state = TaskState(self._kept, self._put, is_shared=True)
-        #: What each origin has promised.
-        self.promised: dict[str, int] = {}
+        #: The watermark of each origin.
+        self.watermarks: dict[str, int] = {}
         #: The user's own rules, by origin, and those of a snapshot that nobody needed yet.
         self._rules: dict[str, Rule] = {}
         self._stored_rules: dict[str, bytes] = {}
@@ -92,10 +98,10 @@ class TimeGiver(Operator):
         self._told_before = BEGINNING
         self._next_ns = 0
 
-    def promise(self, time: int) -> None:
-        """Let the present origin promise that nothing of `time` or earlier follows."""
-        if time > self.promised.get(self.origin, BEGINNING):
-            self.promised[self.origin] = time
+    def advance_origin(self, time: int) -> None:
+        """Let nothing of `time` or earlier follow from the present origin."""
+        if time > self.watermarks.get(self.origin, BEGINNING):
+            self.watermarks[self.origin] = time
         self._heard_ns[self.origin] = self._clock.monotonic_ns()
 
     def rule(self, make: Callable[[], Rule]) -> Rule:
@@ -120,10 +126,10 @@ class TimeGiver(Operator):
             return None
         time: EventTime[str] = EventTime(origins)
         for origin in origins:
-            promised = self.promised.get(origin, BEGINNING)
-            time.note(origin, Watermark(promised, self._is_idle(origin, now_ns)))
-        promise = time.promise
-        found = Watermark(max(promise.time, self._told.time), promise.is_idle)
+            reached = self.watermarks.get(origin, BEGINNING)
+            time.note(origin, Watermark(reached, self._is_idle(origin, now_ns)))
+        least = time.watermark
+        found = Watermark(max(least.time, self._told.time), least.is_idle)
         if found == self._told:
             return None
         self._next_ns = now_ns + self._every_ns
@@ -140,7 +146,7 @@ class TimeGiver(Operator):
         later = [ns + after_ns for ns in self._heard_ns.values()]
         return min((ns for ns in later if ns > now_ns), default=None)
 
-    def keep(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - a rule sees all
+    def begin_undo(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - a rule sees all
         """Return what undoes a `process` that raised: rules remember what they saw."""
         origin, ahead_count = self.origin, self.ahead_count
         stored = self._stored_rules.get(origin)
@@ -156,26 +162,26 @@ class TimeGiver(Operator):
         return undo
 
     def forget_others(self, origins: Iterable[str]) -> None:
-        """Keep nothing of a former run but what was promised for these origins.
+        """Keep nothing of a former run but the watermarks of these origins.
 
         Others go on elsewhere, and what is known of them here would be out of date.
         """
         own = set(origins)
-        for known in (self.promised, self._stored_rules):
+        for known in (self.watermarks, self._stored_rules):
             for origin in known.keys() - own:
                 del known[origin]
 
     def begin_anew(self, origins: Iterable[str]) -> None:
         """Let none of these origins be one of a former run, as where channels changed.
 
-        Each promises what all of them had promised together; rules remember nothing.
+        Each has the watermark that all of them had together; rules remember nothing.
         """
-        self.promised = dict.fromkeys(origins, self._told_before)
+        self.watermarks = dict.fromkeys(origins, self._told_before)
         self._stored_rules.clear()
 
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - of all inputs
         """Begin at the beginning of time."""
-        self.promised.clear()
+        self.watermarks.clear()
         self._rules.clear()
         self._stored_rules.clear()
         self._heard_ns.clear()
@@ -191,7 +197,7 @@ class TimeGiver(Operator):
     def _kept(self) -> Kept:
         rules = {origin: self._pickled(rule) for origin, rule in self._rules.items()}
         told = max(self._told.time, self._told_before)
-        return dict(self.promised), self._stored_rules | rules, told
+        return dict(self.watermarks), self._stored_rules | rules, told
 
     def _pickled(self, rule: Rule) -> bytes:
         try:
@@ -203,19 +209,19 @@ class TimeGiver(Operator):
         return made
 
     def _put(self, values: list[Kept]) -> None:
-        """Take the promises of former tasks; where two differ, the safer one counts."""
+        """Take the watermarks of former tasks; where two differ, the safer one counts."""
         self._told_before = min(told for _, _, told in values)
-        for promised, rules, _ in values:
-            for origin, time in promised.items():
-                if time <= self.promised.get(origin, time):
-                    self.promised[origin] = time
+        for watermarks, rules, _ in values:
+            for origin, time in watermarks.items():
+                if time <= self.watermarks.get(origin, time):
+                    self.watermarks[origin] = time
                     if origin in rules:
                         self._stored_rules[origin] = rules[origin]
-            unpromised = {o: rule for o, rule in rules.items() if o not in promised}
-            self._stored_rules |= unpromised
+            others = {o: rule for o, rule in rules.items() if o not in watermarks}
+            self._stored_rules |= others
 
 
-class TimeAssigned(TimeGiver):
+class AssignTimestampsOperator(TimestampAssigner):
     """Pairs every row with its timestamp."""
 
     is_guarded = True
@@ -235,14 +241,14 @@ class TimeAssigned(TimeGiver):
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         times = self._times(rows)
         spec = self._spec
-        before = self.promised.get(self.origin, BEGINNING)
+        before = self.watermarks.get(self.origin, BEGINNING)
         latest = max(times)
         is_ahead = spec.max_future_skew_ms is not None and latest > self._ahead()
         after = max(before, latest - spec.out_of_order_ms - 1)
         if spec.watermark is not None or is_ahead or min(times) <= after:
             times = self._checked(times, rows, before)
         else:
-            self.promise(after)
+            self.advance_origin(after)
         return list(zip(times, rows, strict=True))
 
     def _times(self, rows: Rows) -> list[int]:
@@ -258,30 +264,30 @@ class TimeAssigned(TimeGiver):
         assert self._spec.max_future_skew_ms is not None
         return self._clock.wall_ms() + self._spec.max_future_skew_ms
 
-    def _checked(self, times: list[int], rows: Rows, promised: int) -> list[int]:
-        """Return the timestamps, marking those that are behind what was promised."""
+    def _checked(self, times: list[int], rows: Rows, watermark: int) -> list[int]:
+        """Return the timestamps, marking those that are behind the watermark."""
         ahead = END_OF_TIME if self._spec.max_future_skew_ms is None else self._ahead()
-        promise = self._promise_of()
+        rule = self._rule()
         checked: list[int] = []
         rows_iterator = iter(rows)
         for time, row in zip(times, rows_iterator, strict=True):
-            checked.append(time if time > promised else Behind(time, promised))
+            checked.append(time if time > watermark else LateTimestamp(time, watermark))
             if time > ahead:
                 self.ahead_count += 1
                 continue
-            made = promise(row, time)
-            promised = promised if made is None else max(promised, made)
-        self.promise(min(promised, TIME_LIMIT))
+            made = rule(row, time)
+            watermark = watermark if made is None else max(watermark, made)
+        self.advance_origin(min(watermark, TIME_LIMIT))
         return checked
 
-    def _promise_of(self) -> Rule:
+    def _rule(self) -> Rule:
         make, out_of_order_ms = self._spec.watermark, self._spec.out_of_order_ms
         if make is None:
             return lambda _row, time: time - out_of_order_ms - 1
         return self.rule(make)
 
 
-class TimeOrdered(ByKey):
+class SortByTimeOperator(KeyedOperator):
     """Rows in the order of their timestamps; each waits until its time has come."""
 
     keeps_keys = False
@@ -302,7 +308,7 @@ class TimeOrdered(ByKey):
         waiting = self.touched(pairs)
         for key, row in pairs:
             time = row[0]
-            if time <= self._reached or type(time) is Behind:
+            if time <= self._reached or type(time) is LateTimestamp:
                 self.late.append(LateRow(key, row[1], int(time)))
                 self.late_count += 1
             elif key in waiting:

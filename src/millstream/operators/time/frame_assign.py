@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.operators.time.assign import TimeGiver
-from millstream.plan.frame_windows import BEHIND, HIDDEN, TIME, AssignFrameTime
-from millstream.plan.time import TIME_LIMIT, Behind, out_of_time
+from millstream.operators.time.assign import TimestampAssigner
+from millstream.plan.frame_windows import (
+    HIDDEN,
+    ORIGIN_WATERMARK,
+    TIME,
+    AssignFrameTime,
+)
+from millstream.plan.time import TIME_LIMIT, LateTimestamp, out_of_time
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
@@ -19,11 +24,11 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.ports import Clock
 
-__all__ = ["FrameTimeAssigned", "timed_frame", "timed_rows"]
+__all__ = ["FrameAssignTimestampsOperator", "timed_frame", "timed_rows"]
 
 
-class FrameTimeAssigned(TimeGiver):
-    """Adds the timestamp of every row, and what its origin had promised where it is late."""
+class FrameAssignTimestampsOperator(TimestampAssigner):
+    """Adds the timestamp of every row, and the watermark of its origin where it is late."""
 
     is_guarded = True
 
@@ -52,16 +57,16 @@ class FrameTimeAssigned(TimeGiver):
         assert isinstance(most, int), "a batch has rows"
         if most > TIME_LIMIT or least < -TIME_LIMIT:
             raise ValueError(out_of_time(most if most > TIME_LIMIT else least))
-        before = self.promised.get(self.origin, BEGINNING)
-        promises = self._promises(rows, self._promising(times))
-        latest = promises.max()
+        before = self.watermarks.get(self.origin, BEGINNING)
+        made = self._watermarks_of(rows, self._moving(times))
+        latest = made.max()
         after = max(before, latest) if isinstance(latest, int) else before
-        self.promise(min(after, TIME_LIMIT))
+        self.advance_origin(min(after, TIME_LIMIT))
         if least > after:
-            return timed.with_columns(pl.lit(None, pl.Int64).alias(BEHIND))
-        return timed.with_columns(_behind(times, promises, before))
+            return timed.with_columns(pl.lit(None, pl.Int64).alias(ORIGIN_WATERMARK))
+        return timed.with_columns(_origin_watermarks(times, made, before))
 
-    def _promising(self, times: pl.Series) -> pl.Series:
+    def _moving(self, times: pl.Series) -> pl.Series:
         """Return the timestamps that move time; null for those too far ahead."""
         if self._spec.max_future_skew_ms is None:
             return times
@@ -73,43 +78,43 @@ class FrameTimeAssigned(TimeGiver):
         self.ahead_count += count
         return times.set(is_ahead, None)
 
-    def _promises(self, rows: pl.DataFrame, promising: pl.Series) -> pl.Series:
-        """Return what every row promises; null for nothing new."""
+    def _watermarks_of(self, rows: pl.DataFrame, moving: pl.Series) -> pl.Series:
+        """Return the watermark that every row makes; null for none."""
         watermark = self._spec.watermark
         if watermark is None:
-            return promising - (self._spec.out_of_order_ms + 1)
+            return moving - (self._spec.out_of_order_ms + 1)
         if isinstance(watermark, pl.Expr):
             made = rows.select(watermark).to_series()
-            return made.set(promising.is_null(), None)
-        return pl.Series(self._called(rows, promising), dtype=pl.Int64)
+            return made.set(moving.is_null(), None)
+        return pl.Series(self._called(rows, moving), dtype=pl.Int64)
 
-    def _called(self, rows: pl.DataFrame, promising: pl.Series) -> list[int | None]:
+    def _called(self, rows: pl.DataFrame, moving: pl.Series) -> list[int | None]:
         """Call the user's own function of this origin for the rows that move time."""
-        promise = self.rule(self._spec.watermark)
+        rule = self.rule(self._spec.watermark)
         rows_iterator = iter(rows.to_dicts())
         return [
-            None if time is None else promise(row, time)
-            for row, time in zip(rows_iterator, promising.to_list(), strict=True)
+            None if time is None else rule(row, time)
+            for row, time in zip(rows_iterator, moving.to_list(), strict=True)
         ]
 
 
-def _behind(times: pl.Series, promises: pl.Series, before: int) -> pl.Series:
-    """Return what was promised when each row came, where that is not before it."""
+def _origin_watermarks(times: pl.Series, made: pl.Series, before: int) -> pl.Series:
+    """Return the watermark when each row came, where that is not before it."""
     first = pl.Series([before], dtype=pl.Int64)
-    moves = promises.fill_null(BEGINNING)
-    promised = pl.concat([first, moves]).cum_max().head(len(times))
+    moves = made.fill_null(BEGINNING)
+    watermark = pl.concat([first, moves]).cum_max().head(len(times))
     nothing = pl.Series([None], dtype=pl.Int64)
-    return promised.zip_with(promised >= times, nothing).alias(BEHIND)
+    return watermark.zip_with(watermark >= times, nothing).alias(ORIGIN_WATERMARK)
 
 
 def timed_rows(frame: pl.DataFrame) -> Rows:
     """Return every row as a dict, paired with its timestamp."""
     times: list[int] = frame[TIME].to_list()
-    if frame[BEHIND].null_count() < frame.height:
-        behind = frame[BEHIND].to_list()
+    if frame[ORIGIN_WATERMARK].null_count() < frame.height:
+        behind = frame[ORIGIN_WATERMARK].to_list()
         times = [
-            time if promised is None else Behind(time, promised)
-            for time, promised in zip(times, behind, strict=True)
+            time if watermark is None else LateTimestamp(time, watermark)
+            for time, watermark in zip(times, behind, strict=True)
         ]
     return list(zip(times, frame.drop(*HIDDEN).to_dicts(), strict=True))
 
@@ -117,8 +122,8 @@ def timed_rows(frame: pl.DataFrame) -> Rows:
 def timed_frame(rows: Rows, frame: pl.DataFrame) -> pl.DataFrame:
     """Give a frame that was made of the values of timed rows their timestamps."""
     times = [int(time) for time, _ in rows]
-    behind = [t.watermark if isinstance(t, Behind) else None for t, _ in rows]
+    behind = [t.watermark if isinstance(t, LateTimestamp) else None for t, _ in rows]
     return frame.with_columns(
         pl.Series(TIME, times, dtype=pl.Int64),
-        pl.Series(BEHIND, behind, dtype=pl.Int64),
+        pl.Series(ORIGIN_WATERMARK, behind, dtype=pl.Int64),
     )

@@ -50,8 +50,8 @@ class ByClock(Operator, ABC):
     def finish(self) -> Iterable[Any]:
         return super().advance(END_OF_TIME)
 
-    def go_on(self) -> None:
-        super().go_on()
+    def reset_after_flush(self) -> None:
+        super().reset_after_flush()
         self.tick_at_ms = None
 
     @abstractmethod

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.operators.base import Operator
-from millstream.operators.frames.kept_rows import KeptRows
+from millstream.operators.frames.join_buffer import JoinBuffer
 from millstream.operators.time.late import with_late
-from millstream.plan.frame_windows import BEHIND, TIME, OrderFrame
+from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME, OrderFrame
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.frame_logs import FrameLogsState
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
 
-__all__ = ["FrameInOrder"]
+__all__ = ["FrameSortByTimeOperator"]
 
 _ROWS_MAX = 65_536
 _REACHED = "reached"
 
 
-class FrameInOrder(Operator):
+class FrameSortByTimeOperator(Operator):
     """Keeps rows until no earlier ones can come; what comes later than that is late."""
 
     def __init__(
@@ -39,13 +39,15 @@ class FrameInOrder(Operator):
         assert isinstance(spec, OrderFrame)
         self._columns = spec.columns
         self._facts = {_REACHED: BEGINNING}
-        self._waiting = KeptRows(spec.keys, self._facts)
+        self._waiting = JoinBuffer(spec.keys, self._facts)
         if settings is not None:
             logs = [(self._waiting, spec.keys)]
             self.state = FrameLogsState(logs, settings.shard_count, self._restored)
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
-        is_early = pl.col(BEHIND).is_null() & (pl.col(TIME) > self._facts[_REACHED])
+        is_early = pl.col(ORIGIN_WATERMARK).is_null() & (
+            pl.col(TIME) > self._facts[_REACHED]
+        )
         in_time = rows.filter(is_early)
         if in_time.height < rows.height:
             late = rows.filter(~is_early).select(self._columns)
@@ -65,13 +67,13 @@ class FrameInOrder(Operator):
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         self._waiting.clear()
         self._facts[_REACHED] = BEGINNING
 
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
         """Forget all rows, and the time."""
-        self.go_on()
+        self.reset_after_flush()
 
     def _restored(self) -> None:
         former, self._waiting.former = self._waiting.former, []

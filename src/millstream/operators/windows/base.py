@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.rows.by_key import ByKey
+from millstream.operators.rows.by_key import KeyedOperator
 from millstream.plan.time import LateRow
 from millstream.plan.windows import Windowed
 from millstream.protocol.watermark import BEGINNING
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from millstream.ports import Clock
     from millstream.state.table import Table
 
-__all__ = ["ByTheClock", "WindowedByKey", "WindowedInTime", "chunks"]
+__all__ = ["ByTheClock", "KeyedWindowOperator", "TimedWindowOperator", "chunks"]
 
 _CHUNK_KEYS = 1024
 
 
-class WindowedByKey(ByKey):
+class KeyedWindowOperator(KeyedOperator):
     """Windows of every key."""
 
     is_guarded = True
@@ -54,7 +54,7 @@ class WindowedByKey(ByKey):
             result = (window, result)
         return (key, (window.end - 1, result) if self._makes_times else result)
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         """Forget all keys, and let the next snapshot know."""
         if self.table is None:
             self.entries.clear()
@@ -62,7 +62,7 @@ class WindowedByKey(ByKey):
             self.table.delete_all()
 
 
-class WindowedInTime(WindowedByKey, ABC):
+class TimedWindowOperator(KeyedWindowOperator, ABC):
     """Windows that are over when time has come to their end, and keys in that order.
 
     Parameters
@@ -110,8 +110,8 @@ class WindowedInTime(WindowedByKey, ABC):
         self.reached = BEGINNING
         self.index()
 
-    def go_on(self) -> None:
-        super().go_on()
+    def reset_after_flush(self) -> None:
+        super().reset_after_flush()
         self.index()
 
     def _put_reached(self, values: list[int]) -> None:
@@ -119,7 +119,7 @@ class WindowedInTime(WindowedByKey, ABC):
         self.reached = min(values)
 
 
-class ByTheClock(WindowedInTime):
+class ByTheClock(TimedWindowOperator):
     """Windows of processing time: a row has the time at which it comes."""
 
     def __init__(

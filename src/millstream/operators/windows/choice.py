@@ -6,20 +6,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from millstream.operators.windows.count import (
-    CountedWindows,
-    CountWindowed,
-    PlainCountWindowed,
-    is_plain,
+    CountWindowOperator,
+    PanedCountWindowOperator,
+    WindowCountOperator,
+    has_few_panes,
 )
 from millstream.operators.windows.session import (
-    EventTimeSessions,
-    ProcessingTimeSessions,
+    ClockSessionOperator,
+    EventTimeSessionOperator,
 )
 from millstream.operators.windows.time import (
-    EventTimeWindowed,
-    ProcessingTimeWindowed,
+    ClockTimeWindowOperator,
+    EventTimeWindowOperator,
 )
-from millstream.operators.windows.triggered import Triggered
+from millstream.operators.windows.triggered import TriggeredWindowOperator
 from millstream.plan.windows import (
     CountWindows,
     GlobalWindow,
@@ -52,15 +52,15 @@ def window_operator(
         case CountWindows() as window:
             return _count_operator(run, spec, window, table)
         case TimeWindows(time="event"):
-            return EventTimeWindowed(run, table)
+            return EventTimeWindowOperator(run, table)
         case TimeWindows():
-            return ProcessingTimeWindowed(run, table, clock)
+            return ClockTimeWindowOperator(run, table, clock)
         case SessionWindows(time="event"):
-            return EventTimeSessions(run, table)
+            return EventTimeSessionOperator(run, table)
         case SessionWindows():
-            return ProcessingTimeSessions(run, table, clock)
+            return ClockSessionOperator(run, table, clock)
         case GlobalWindow():
-            return Triggered(run, table, clock)
+            return TriggeredWindowOperator(run, table, clock)
         case _:
             assert_never(spec.window)
 
@@ -69,6 +69,8 @@ def _count_operator(
     run: tuple[Node, ...], spec: Windowed, window: CountWindows, table: Table | None
 ) -> Operator:
     if spec.aggregate is not None and spec.aggregate.kind == "count":
-        return CountedWindows(run, table)
-    kind = PlainCountWindowed if is_plain(spec, window) else CountWindowed
+        return WindowCountOperator(run, table)
+    kind = (
+        PanedCountWindowOperator if has_few_panes(spec, window) else CountWindowOperator
+    )
     return kind(run, table)

@@ -1,7 +1,7 @@
 """Aggregate by pane inside the sending stage, for windows that one task has all of.
 
 Parts leave before every watermark, so none is later than its rows were.  A row behind what
-its origin had promised leaves by itself: which windows it is in is decided for each.
+the watermark of its origin leaves by itself: which windows it is in is decided for each.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
 
-__all__ = ["CombinedPanes"]
+__all__ = ["CombinePanesOperator"]
 
 _PANES_MAX = 4096
 _TIME, _PART = range(2)
 
 
-class CombinedPanes(Operator):
+class CombinePanesOperator(Operator):
     """Keeps an accumulator and the latest timestamp for every pane."""
 
     is_guarded = True
@@ -57,7 +57,7 @@ class CombinedPanes(Operator):
                 panes[pane] = [time, first(value)]
         return behind + self.flush() if len(panes) > _PANES_MAX else behind
 
-    def keep(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - all panes
+    def begin_undo(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - all panes
         before = copy.deepcopy(self._panes)
 
         def undo() -> None:

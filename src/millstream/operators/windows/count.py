@@ -11,7 +11,7 @@ from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.windows.base import WindowedByKey
+from millstream.operators.windows.base import KeyedWindowOperator
 from millstream.operators.windows.content import Accumulators, content_of
 from millstream.operators.windows.panes import FEW_PANES, TwoStacks, stored_in
 from millstream.plan.windows import CountWindows, Panes, Window, Windowed
@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.state.table import Table
 
-__all__ = ["CountWindowed", "CountedWindows", "PlainCountWindowed", "is_plain"]
+__all__ = [
+    "CountWindowOperator",
+    "PanedCountWindowOperator",
+    "WindowCountOperator",
+    "has_few_panes",
+]
 
 _key = itemgetter(0)
 _SEEN, _DUE_AT, _PANES = range(3)
 
 
-class _ByCount(WindowedByKey, ABC):
+class _CountOperator(KeyedWindowOperator, ABC):
     """What all count windows have in common: the end of the input."""
 
     def __init__(self, nodes: tuple[Node, ...], table: Table | None) -> None:
@@ -38,7 +43,7 @@ class _ByCount(WindowedByKey, ABC):
         assert isinstance(spec.window, CountWindows)
         self._window = spec.window
         #: Nothing is said at the end, so nothing need be forgotten then.
-        self.keeps_keys = spec.window.is_exact
+        self.keeps_keys = spec.window.drops_incomplete
         super().__init__(nodes, table)
 
     @abstractmethod
@@ -46,16 +51,16 @@ class _ByCount(WindowedByKey, ABC):
         """Yield the rows of windows that have elements and are not full."""
 
     def finish(self) -> Iterator[Rows]:
-        if not self._window.is_exact:
+        if not self._window.drops_incomplete:
             for entries in self.batches():
                 yield [row for each in entries for row in self.begun(*each)]
 
-    def go_on(self) -> None:
-        if not self._window.is_exact:
-            super().go_on()
+    def reset_after_flush(self) -> None:
+        if not self._window.drops_incomplete:
+            super().reset_after_flush()
 
 
-class CountWindowed(_ByCount):
+class CountWindowOperator(_CountOperator):
     """Any aggregate of count windows.
 
     The entry of a key has the number of its elements, the number at which the next window
@@ -104,12 +109,12 @@ class CountWindowed(_ByCount):
         super().restart(ended)
         self._slides.clear()
 
-    def go_on(self) -> None:
-        super().go_on()
+    def reset_after_flush(self) -> None:
+        super().reset_after_flush()
         self._slides.clear()
 
-    def keep(self, rows: Rows) -> Callable[[], None]:
-        undo = super().keep(rows)
+    def begin_undo(self, rows: Rows) -> Callable[[], None]:
+        undo = super().begin_undo(rows)
 
         def undo_all() -> None:
             undo()
@@ -153,7 +158,7 @@ class CountWindowed(_ByCount):
             yield self.row(key, window, self._content.result(window, stored))
 
 
-class PlainCountWindowed(_ByCount):
+class PanedCountWindowOperator(_CountOperator):
     """Count windows of a few panes, of which a slide has one, with accumulators.
 
     The entry of a key has the number of elements that its last pane lacks, 0 if it has
@@ -216,7 +221,7 @@ class PlainCountWindowed(_ByCount):
         entry[3] = number + 1
 
 
-class CountedWindows(_ByCount):
+class WindowCountOperator(_CountOperator):
     """How many elements full windows have: a number that everybody knows.
 
     The entry of a key is the number of its elements.
@@ -256,7 +261,7 @@ class CountedWindows(_ByCount):
             yield self.row(key, Window(start, seen), seen - start)
 
 
-def is_plain(spec: Windowed, window: CountWindows) -> bool:
+def has_few_panes(spec: Windowed, window: CountWindows) -> bool:
     """Whether windows are of a few panes, of which a slide has one, with accumulators."""
     aggregate, few = spec.aggregate, FEW_PANES * window.slide
     if aggregate is None or window.size % window.slide or window.size > few:

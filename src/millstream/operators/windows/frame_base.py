@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from millstream.state.frame_log import LogDelta
     from millstream.state.settings import StateSettings
 
-__all__ = ["FrameWindowed", "LoggedWindows"]
+__all__ = ["FrameWindowOperator", "LoggedWindowOperator"]
 
 
 class _Aggregating(Protocol):
@@ -31,7 +31,7 @@ class _Aggregating(Protocol):
 SpecT = TypeVar("SpecT", bound=_Aggregating)
 
 
-class FrameWindowed(Operator, ABC, Generic[SpecT]):
+class FrameWindowOperator(Operator, ABC, Generic[SpecT]):
     """Rows of keys in windows, and an aggregate of each.
 
     Parameters
@@ -67,13 +67,13 @@ class FrameWindowed(Operator, ABC, Generic[SpecT]):
 
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
         """Forget all windows, and the time."""
-        self.go_on()
+        self.reset_after_flush()
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         self.begin()
 
 
-class LoggedWindows(FrameWindowed[SpecT]):
+class LoggedWindowOperator(FrameWindowOperator[SpecT]):
     """Windows whose state is a log: rows that are added."""
 
     def stored(self, keys: tuple[str, ...], shard_count: int) -> State:

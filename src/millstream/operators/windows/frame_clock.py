@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.operators.time.frame_clock import ByClock
-from millstream.operators.windows.frame_session import SessionsOfFrame
-from millstream.operators.windows.frame_time import TimeWindowed
+from millstream.operators.windows.frame_session import FrameSessionOperator
+from millstream.operators.windows.frame_time import FrameTimeWindowOperator
 from millstream.plan.frame_windows import END, PANE, WINDOW
 from millstream.protocol.watermark import END_OF_TIME
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from millstream.state.frame_log import LogDelta
     from millstream.state.settings import StateSettings
 
-__all__ = ["SessionsByClock", "TimeWindowedByClock"]
+__all__ = ["FrameClockSessionOperator", "FrameClockTimeWindowOperator"]
 
 
-class TimeWindowedByClock(ByClock, TimeWindowed):
+class FrameClockTimeWindowOperator(ByClock, FrameTimeWindowOperator):
     """A row per key and window, when the clock has come to its end."""
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
@@ -47,7 +47,7 @@ class TimeWindowedByClock(ByClock, TimeWindowed):
     def set_tick(self) -> None:
         first = self.runs.first_pane()
         self.tick_at_ms = None if first is None else self._end_of_first(first)
-        if self.owed:
+        if self.pending_output:
             self.tick_at_ms = self.reached + 1
 
     def _end_of_first(self, pane: int) -> int:
@@ -57,7 +57,7 @@ class TimeWindowedByClock(ByClock, TimeWindowed):
         return panes.start(window) + panes.size
 
 
-class SessionsByClock(ByClock, SessionsOfFrame):
+class FrameClockSessionOperator(ByClock, FrameSessionOperator):
     """A row per key and session, when nothing has come for the gap.
 
     Parameters
@@ -98,6 +98,6 @@ class SessionsByClock(ByClock, SessionsOfFrame):
         self.set_tick()
 
     def set_tick(self) -> None:
-        until = self.quiet_until
+        until = self.next_due
         is_quiet = until == END_OF_TIME
         self.tick_at_ms = None if is_quiet else max(until + 1, self._rest_until)

@@ -18,7 +18,10 @@ import polars as pl
 from millstream.columns.index import KeyIndex
 from millstream.columns.table import PartialTable, latest
 from millstream.operators.frames.keyed_state import FrameState
-from millstream.operators.windows.frame_base import FrameWindowed, LoggedWindows
+from millstream.operators.windows.frame_base import (
+    FrameWindowOperator,
+    LoggedWindowOperator,
+)
 from millstream.operators.windows.frame_panes import pane_of, windows_of
 from millstream.plan.frame_windows import NUMBER, PANE, SLOT, WINDOW, CountFrame
 from millstream.state.frame_log import LogDelta
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
-__all__ = ["CountWindowed", "RowsCounted"]
+__all__ = ["FrameCountWindowOperator", "FrameRowCountOperator"]
 
 _ROWS_MAX = 65_536
 _LEAST, _MOST = "__least", "__most"
@@ -121,7 +124,7 @@ def begun(panes: Panes, counts: Integers) -> Integers:
     return -(-counts // panes.slide)
 
 
-class RowsCounted(FrameWindowed[CountFrame]):
+class FrameRowCountOperator(FrameWindowOperator[CountFrame]):
     """A row per full window, where it is only counted how many rows that has."""
 
     def begin(self) -> None:
@@ -151,7 +154,7 @@ class RowsCounted(FrameWindowed[CountFrame]):
     def finish(self) -> Iterator[Any]:
         """Yield the windows that are not full, if they are wanted."""
         count = len(self._numbers)
-        if self.spec.is_exact or not count:
+        if self.spec.drops_incomplete or not count:
             return
         panes, counts = self.spec.panes, self._numbers.counts[:count]
         done = full(panes, counts)
@@ -178,7 +181,7 @@ class RowsCounted(FrameWindowed[CountFrame]):
         rows = rows.select(*names, *(p.finish for p in self._aggregation.columns))
         return rows.select(*names, *self._aggregation.results)
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         self._numbers.forget()
 
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
@@ -188,7 +191,7 @@ class RowsCounted(FrameWindowed[CountFrame]):
             self.state.begin_anew(self._numbers)
 
 
-class CountWindowed(LoggedWindows[CountFrame]):
+class FrameCountWindowOperator(LoggedWindowOperator[CountFrame]):
     """A row per full window, with anything that is computed of its rows."""
 
     def begin(self) -> None:
@@ -218,7 +221,7 @@ class CountWindowed(LoggedWindows[CountFrame]):
 
     def finish(self) -> Iterator[Any]:
         """Yield the windows that are not full, if they are wanted."""
-        if self.spec.is_exact or not len(self._numbers):
+        if self.spec.drops_incomplete or not len(self._numbers):
             return
         counts = self._numbers.counts[: len(self._numbers)]
         panes = self.spec.panes

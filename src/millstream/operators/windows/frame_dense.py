@@ -96,12 +96,12 @@ def _sums(
     table: NDArray[Any], spans: Sequence[tuple[int, int]]
 ) -> Iterator[NDArray[Any]]:
     """Yield the sums of rows from one to before another; they are changed later."""
-    is_exact = table.dtype == np.int64
+    drops_incomplete = table.dtype == np.int64
     begin, end = spans[0]
     own = table[begin:end].sum(axis=0)
     yield own
     for next_begin, next_end in spans[1:]:
-        if is_exact and next_begin < end:
+        if drops_incomplete and next_begin < end:
             own += table[end:next_end].sum(axis=0)
             own -= table[begin:next_begin].sum(axis=0)
         else:

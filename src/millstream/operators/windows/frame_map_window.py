@@ -20,12 +20,12 @@ from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 if TYPE_CHECKING:
     from millstream.plan.logical import Node
 
-__all__ = ["MappedWindows"]
+__all__ = ["FrameMapWindowOperator"]
 
 _EVERYTHING = Window(BEGINNING, END_OF_TIME)
 
 
-class MappedWindows(Operator):
+class FrameMapWindowOperator(Operator):
     """Calls the function once for every window; what it returns has the window's time."""
 
     is_guarded = True

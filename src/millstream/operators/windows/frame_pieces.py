@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
-    Wanted = tuple[int, int, int]
+    ProbeKeys = tuple[int, int, int]
     """A slot, and the first and the last piece of a result."""
 
 __all__ = ["NEVER", "Pieces"]
@@ -70,7 +70,7 @@ class Pieces:
         if len(self._runs) > RUNS_MAX:
             self._runs = [pl.concat(self._runs)]
 
-    def results(self, wanted: Sequence[Wanted], recent: int) -> pl.DataFrame:
+    def results(self, wanted: Sequence[ProbeKeys], recent: int) -> pl.DataFrame:
         """Return a row for each of some results, under their numbers, in order.
 
         Of the pieces of a slot before `recent`, a result has all that count, or none.

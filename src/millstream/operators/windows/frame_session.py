@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.columns.partials import ColumnPart
+from millstream.columns.partials import ScalarPartial
 from millstream.columns.table import PartialTable
 from millstream.operators.time.late import with_late
-from millstream.operators.windows.frame_base import LoggedWindows
+from millstream.operators.windows.frame_base import LoggedWindowOperator
 from millstream.operators.windows.frame_time import windows_told
 from millstream.plan.frame_windows import (
-    BEHIND,
     END,
+    ORIGIN_WATERMARK,
     TIME,
     WINDOW,
     SessionFrame,
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
     from millstream.columns.table import FrameAggregation
 
-__all__ = ["SessionsOfFrame"]
+__all__ = ["FrameSessionOperator"]
 
 _ROWS_MAX = 65_536
 _FRESH_ROWS = 65_536
 _IS_FRESH, _IS_DUE = "__is_fresh", "__is_due"
 
 
-class SessionsOfFrame(LoggedWindows[SessionFrame]):
+class FrameSessionOperator(LoggedWindowOperator[SessionFrame]):
     """A row per key and session, when the session is over and whenever it changes then."""
 
     def begin(self) -> None:
@@ -54,7 +54,7 @@ class SessionsOfFrame(LoggedWindows[SessionFrame]):
         #: Nothing of this time or earlier follows, except what is late.
         self.reached = BEGINNING
         #: No session is over before this time.
-        self.quiet_until = END_OF_TIME
+        self.next_due = END_OF_TIME
 
     def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
         rows = self._on_time(rows)
@@ -66,7 +66,7 @@ class SessionsOfFrame(LoggedWindows[SessionFrame]):
         """Keep rows that know when their sessions begin, and how far they reach."""
         least = rows[END].min()
         assert isinstance(least, int)
-        self.quiet_until = min(self.quiet_until, least - 1)
+        self.next_due = min(self.next_due, least - 1)
         self._sessions.add_rows(rows)
         self._fresh_rows += rows.height
         if self._fresh_rows > max(_FRESH_ROWS, self._joined_rows):
@@ -85,11 +85,13 @@ class SessionsOfFrame(LoggedWindows[SessionFrame]):
         """Return from when to when every row reaches; leave out rows of which that is gone.
 
         A row reaches as far as the gap; of one that is behind what its origin had
-        promised, what was still to come then counts.
+        its watermark, what was still to come then counts.
         """
         lateness_ms = self.spec.lateness_ms
         floor = max(self.reached, BEGINNING + lateness_ms)
-        told = pl.max_horizontal(BEHIND, pl.lit(floor, pl.Int64)) - lateness_ms
+        told = (
+            pl.max_horizontal(ORIGIN_WATERMARK, pl.lit(floor, pl.Int64)) - lateness_ms
+        )
         rows = rows.with_columns(
             pl.max_horizontal(TIME, told + 1).alias(WINDOW),
             (pl.col(TIME) + self.spec.gap_ms).alias(END),
@@ -112,11 +114,11 @@ class SessionsOfFrame(LoggedWindows[SessionFrame]):
     def advance(self, time: int) -> Iterator[Any]:
         """Yield the sessions that are over by now."""
         self.reached = max(self.reached, time)
-        if self.reached < self.quiet_until:
+        if self.reached < self.next_due:
             return
         rows = self._sessions.merged()
         self._sessions = PartialTable(self._aggregation)
-        self.quiet_until = END_OF_TIME
+        self.next_due = END_OF_TIME
         if rows is None:
             return
         is_due = pl.col(END).min().over(self._keys) - 1 <= self.reached
@@ -157,7 +159,7 @@ class SessionsOfFrame(LoggedWindows[SessionFrame]):
         lateness_ms = self.spec.lateness_ms
         wait_ms = pl.when(pl.col(_IS_FRESH) > 0).then(0).otherwise(lateness_ms)
         until = rows.select((pl.col(END) - 1 + wait_ms).min()).item()
-        self.quiet_until = min(self.quiet_until, until)
+        self.next_due = min(self.next_due, until)
 
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
@@ -178,12 +180,12 @@ class SessionsOfFrame(LoggedWindows[SessionFrame]):
 
 def _by_session(aggregation: FrameAggregation) -> FrameAggregation:
     """Let sessions also know when they are over, and whether that was told."""
-    end = ColumnPart(
+    end = ScalarPartial(
         (pl.col(END).max(),),
         (pl.col(END).max(),),
         pl.col(END),
     )
-    fresh = ColumnPart(
+    fresh = ScalarPartial(
         (pl.lit(1, pl.Int8).first().alias(_IS_FRESH),),
         (pl.col(_IS_FRESH).max(),),
         pl.col(_IS_FRESH),

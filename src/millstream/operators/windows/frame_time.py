@@ -2,7 +2,7 @@
 
 Rows become parts of panes, before they move if that makes them fewer; a window is put
 together from its panes when it is over.  Which rows are late follows from what their own
-origin had promised, as on rows.
+watermark of its origin, as on rows.
 
 Nothing here knows how panes are kept.
 """
@@ -18,12 +18,12 @@ from millstream.columns.compiled_table import StateTable
 from millstream.columns.table import PartialTable
 from millstream.operators.base import Operator
 from millstream.operators.time.late import with_late
-from millstream.operators.windows.frame_base import LoggedWindows
+from millstream.operators.windows.frame_base import LoggedWindowOperator
 from millstream.operators.windows.frame_panes import PaneRuns, pane_of, windows_of
 from millstream.plan.frame_windows import (
-    BEHIND,
     END,
     FIRST,
+    ORIGIN_WATERMARK,
     PANE,
     TIME,
     WINDOW,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from millstream.plan.frame_windows import SessionFrame
     from millstream.plan.logical import Node
 
-__all__ = ["CombinedPanes", "TimeWindowed", "windows_told"]
+__all__ = ["FrameCombinePanesOperator", "FrameTimeWindowOperator", "windows_told"]
 
 _ROWS_MAX = 65_536
 
@@ -66,9 +66,9 @@ def _placed(rows: pl.DataFrame, spec: TimeWindowFrame, reached: int) -> _Placed:
     least = placed[PANE].min()
     assert isinstance(least, int)
     is_gone = panes.last_window(least) <= panes.over(reached - spec.lateness_ms)
-    if not is_gone and placed[BEHIND].null_count() == placed.height:
+    if not is_gone and placed[ORIGIN_WATERMARK].null_count() == placed.height:
         return _Placed(placed)
-    told = pl.max_horizontal(BEHIND, pl.lit(max(reached, _FLOOR), pl.Int64))
+    told = pl.max_horizontal(ORIGIN_WATERMARK, pl.lit(max(reached, _FLOOR), pl.Int64))
     over = (told + (1 - spec.lateness_ms - panes.offset - panes.size)) // panes.slide
     first, last = windows_of(panes, pl.col(PANE))
     bound = pl.when(first <= over).then(over + 1)
@@ -89,7 +89,7 @@ _FLOOR = -(2**62)
 """As early as never, with room for arithmetic."""
 
 
-class CombinedPanes(Operator):
+class FrameCombinePanesOperator(Operator):
     """Keeps parts by key and pane, and sends them on before a watermark or a cut."""
 
     def __init__(
@@ -149,7 +149,7 @@ class CombinedPanes(Operator):
 _NO_BOUND = pl.lit(None, pl.Int64).alias(FIRST)
 
 
-class TimeWindowed(LoggedWindows[TimeWindowFrame]):
+class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame]):
     """A row per key and window, when the window is over and whenever it changes then."""
 
     #: The stamp under which all was forgotten.
@@ -163,7 +163,7 @@ class TimeWindowed(LoggedWindows[TimeWindowFrame]):
         self.fired = self.spec.panes.over(BEGINNING)
         #: Windows that were told before they were complete, and results to be sent.
         self._changed: list[pl.DataFrame] = []
-        self.owed: list[pl.DataFrame] = []
+        self.pending_output: list[pl.DataFrame] = []
 
     def _empty(self) -> PaneRuns:
         spec = self.spec
@@ -219,7 +219,7 @@ class TimeWindowed(LoggedWindows[TimeWindowFrame]):
 
     def flush(self) -> Any:
         """Return the windows that have changed since they were told."""
-        told, self.owed = self.owed, []
+        told, self.pending_output = self.pending_output, []
         if self._changed:
             changed, self._changed = pl.concat(self._changed).unique(), []
             told += self._told(self.runs.windows_again(changed))
@@ -242,7 +242,7 @@ class TimeWindowed(LoggedWindows[TimeWindowFrame]):
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
 
-    def go_on(self) -> None:
+    def reset_after_flush(self) -> None:
         stamp, stored = self.runs.stamp, self.runs.stored
         self.begin()
         self._anew = self.runs.stamp = stamp
@@ -288,7 +288,7 @@ class TimeWindowed(LoggedWindows[TimeWindowFrame]):
             if fired < self.fired:
                 behind = self._empty()
                 behind.restore(log.rows)
-                self.owed += self._told(behind.windows(fired, self.fired))
+                self.pending_output += self._told(behind.windows(fired, self.fired))
             self.runs.restore(log.rows)
         self.runs.forget(self.spec.panes.begin(self._kept()))
 
@@ -303,7 +303,7 @@ def windows_told(
     kind = pl.Int64() if spec.kind is None else spec.kind
     first, beyond = spec.bounds
     place = made.columns.index(WINDOW)
-    hidden = ((end - 1).alias(TIME), pl.lit(None, pl.Int64).alias(BEHIND))
+    hidden = ((end - 1).alias(TIME), pl.lit(None, pl.Int64).alias(ORIGIN_WATERMARK))
     return made.select(
         *made.columns[:place],
         start.cast(kind).alias(first),

@@ -16,7 +16,7 @@ import polars as pl
 
 from millstream.columns.index import KeyIndex
 from millstream.columns.table import latest
-from millstream.operators.windows.frame_base import LoggedWindows
+from millstream.operators.windows.frame_base import LoggedWindowOperator
 from millstream.operators.windows.frame_pieces import NEVER, Pieces
 from millstream.operators.windows.trigger_calls import (
     CALL_AT,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from millstream.columns.kernels import loading
-    from millstream.operators.windows.frame_pieces import Wanted
+    from millstream.operators.windows.frame_pieces import ProbeKeys
     from millstream.plan.logical import Node
     from millstream.plan.windows import Trigger
     from millstream.ports import Clock
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
-__all__ = ["TriggeredFrame"]
+__all__ = ["FrameTriggeredOperator"]
 
 RESULTS_MAX = 65_536
 """Results that are made at once, at most."""
@@ -67,7 +67,7 @@ _REMEMBERED, _WANTED_AT = "__remembered", "__wanted_at"
 _NAME, _FIRST, _PIECE = range(3)
 
 
-class TriggeredFrame(LoggedWindows[TriggerFrame]):
+class FrameTriggeredOperator(LoggedWindowOperator[TriggerFrame]):
     """Calls the trigger for every row, when its time has come, and at the end."""
 
     #: What comes now is told under this stamp; all was forgotten under that.
@@ -104,7 +104,7 @@ class TriggeredFrame(LoggedWindows[TriggerFrame]):
         rows = rows.with_columns(pl.Series(SLOT, slots))
         times = rows[TIME].to_list() if self.spec.is_timed else repeat(self._now())
         made: list[pl.DataFrame] = []
-        wanted: list[Wanted] = []
+        wanted: list[ProbeKeys] = []
         done = 0
         calls.begin()
         rows_iterator = iter(rows.select(self.spec.columns).to_dicts())
@@ -134,7 +134,7 @@ class TriggeredFrame(LoggedWindows[TriggerFrame]):
         now, calls, entries = self._now(), self._calls, self._entries
         ends = (calls.end(slot, now, entries) for slot in list(entries))
         yield from self._sliced(ends)
-        self.go_on()
+        self.reset_after_flush()
 
     def _fire(self, time: int) -> Iterator[pl.DataFrame]:
         calls, entries = self._calls, self._entries
@@ -144,10 +144,10 @@ class TriggeredFrame(LoggedWindows[TriggerFrame]):
         yield from self._sliced(calls.up_to(slot, time, entries) for slot in due)
         self._settle()
 
-    def _sliced(self, found: Iterable[list[Wanted]]) -> Iterator[pl.DataFrame]:
+    def _sliced(self, found: Iterable[list[ProbeKeys]]) -> Iterator[pl.DataFrame]:
         """Yield the results that calls without rows want."""
         self._calls.begin()
-        wanted: list[Wanted] = []
+        wanted: list[ProbeKeys] = []
         for more in found:
             wanted += more
             if len(wanted) >= RESULTS_MAX:
@@ -160,7 +160,7 @@ class TriggeredFrame(LoggedWindows[TriggerFrame]):
         places = pl.Series(PANE, self._calls.places, dtype=pl.Int64)
         self._pieces.add_rows(rows.with_columns(places))
 
-    def _results(self, wanted: list[Wanted]) -> Iterator[pl.DataFrame]:
+    def _results(self, wanted: list[ProbeKeys]) -> Iterator[pl.DataFrame]:
         if not wanted:
             return
         assert self._index is not None
@@ -319,7 +319,7 @@ class _PieceCalls(TriggerCalls):
         self._last = max(self._last, kept[_PIECE])
         self.places.append(kept[_PIECE])
 
-    def result(self, key: int, entry: list[Any]) -> Wanted:
+    def result(self, key: int, entry: list[Any]) -> ProbeKeys:
         _, first, last = entry[KEPT]
         self._next_piece(entry[KEPT])
         self.pieces_wanted += 2 + max(last - max(first, self.recent), 0)

@@ -2,7 +2,7 @@
 between become one.
 
 The entry of a key is a list of its sessions in order.  A row is as long as the gap; where
-it is behind what its origin had promised, only the part of it counts that was still to come
+it is behind the watermark of its origin, only the part of it counts that was still to come
 then.  So which rows make a session depends on the rows alone, and not on what was over
 when they came.
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.windows.base import ByTheClock, WindowedInTime, chunks
+from millstream.operators.windows.base import ByTheClock, TimedWindowOperator, chunks
 from millstream.operators.windows.content import content_of
 from millstream.operators.windows.due import DueKeys
-from millstream.plan.time import Behind
+from millstream.plan.time import LateTimestamp
 from millstream.plan.windows import SessionWindows, Window
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     Session = list[Any]
     """Start, end, whether its result was given, and what is stored of its rows."""
 
-__all__ = ["EventTimeSessions", "ProcessingTimeSessions"]
+__all__ = ["ClockSessionOperator", "EventTimeSessionOperator"]
 
 _START, _END, _IS_GIVEN, _STORED = range(4)
 _BATCH_ROWS = 1024
 
 
-class _Sessions(WindowedInTime):
+class _SessionOperator(TimedWindowOperator):
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
         super().__init__(nodes, table)
         window = self.spec.window
@@ -126,7 +126,7 @@ class _Sessions(WindowedInTime):
             self._due.add(key, last + self._lateness if session[_IS_GIVEN] else last)
 
 
-class EventTimeSessions(_Sessions):
+class EventTimeSessionOperator(_SessionOperator):
     """Sessions by the timestamps of rows."""
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
@@ -152,8 +152,8 @@ class EventTimeSessions(_Sessions):
     def _take_behind(self, entries: dict[Any, Any], key: Any, item: Any) -> None:
         """Take a row that may be late."""
         time = int(item[0])
-        promised = item[0].watermark if type(item[0]) is Behind else BEGINNING
-        gone = max(self.reached, promised) - self._lateness
+        watermark = item[0].watermark if type(item[0]) is LateTimestamp else BEGINNING
+        gone = max(self.reached, watermark) - self._lateness
         start, end = max(time, gone + 1), time + self._gap
         if start >= end:
             self.be_late(key, item)
@@ -161,7 +161,7 @@ class EventTimeSessions(_Sessions):
         self.join(entries.setdefault(key, []), start, end, (time, item[1]))
 
 
-class ProcessingTimeSessions(ByTheClock, _Sessions):
+class ClockSessionOperator(ByTheClock, _SessionOperator):
     """Sessions by the wall clock when rows come."""
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.windows.base import ByTheClock, WindowedInTime, chunks
+from millstream.operators.windows.base import ByTheClock, TimedWindowOperator, chunks
 from millstream.operators.windows.content import Accumulators, content_of
 from millstream.operators.windows.due import DueKeys
 from millstream.operators.windows.panes import FEW_PANES, TwoStacks, present, stored_in
 from millstream.plan.aggregate import MISSING
-from millstream.plan.time import Behind
+from millstream.plan.time import LateTimestamp
 from millstream.plan.windows import Panes, TimeWindows, Window
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Again = dict[tuple[Any, int], None]
     """Keys, and windows of theirs that were over and have changed."""
 
-__all__ = ["EventTimeWindowed", "ProcessingTimeWindowed"]
+__all__ = ["ClockTimeWindowOperator", "EventTimeWindowOperator"]
 
 _BATCH_ROWS = 1024
 
@@ -85,7 +85,7 @@ class _PanesTold(dict[int, Any]):
         return _PanesTold, (self.panes, self.told)
 
 
-class _TimeWindowed(WindowedInTime):
+class _TimeWindowOperator(TimedWindowOperator):
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
         super().__init__(nodes, table)
         window = self.spec.window
@@ -267,7 +267,7 @@ class _TimeWindowed(WindowedInTime):
                 self._leaving.add(key, layout.last_window(min(numbers)))
 
 
-class EventTimeWindowed(_TimeWindowed):
+class EventTimeWindowOperator(_TimeWindowOperator):
     """Windows by the timestamps of rows."""
 
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
@@ -366,12 +366,12 @@ class EventTimeWindowed(_TimeWindowed):
         """Take a row that may be late for some windows, for all, or be in none."""
         layout, lateness = self._layout, self._lateness
         time = int(item[0])
-        promised = item[0].watermark if type(item[0]) is Behind else BEGINNING
+        watermark = item[0].watermark if type(item[0]) is LateTimestamp else BEGINNING
         pane = layout.of(time)
         first, last = layout.first_window(pane), layout.last_window(pane)
         if first > last:  # between two windows
             return
-        gone = layout.over(max(self.reached, promised) - lateness)
+        gone = layout.over(max(self.reached, watermark) - lateness)
         if last <= gone:
             self.be_late(key, item)
             return
@@ -392,7 +392,7 @@ class EventTimeWindowed(_TimeWindowed):
         again.update(((key, window), None) for window in windows)
 
 
-class ProcessingTimeWindowed(ByTheClock, _TimeWindowed):
+class ClockTimeWindowOperator(ByTheClock, _TimeWindowOperator):
     """Windows by the wall clock when rows come."""
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.windows.base import WindowedInTime, chunks
+from millstream.operators.windows.base import TimedWindowOperator, chunks
 from millstream.operators.windows.content import content_of
 from millstream.operators.windows.trigger_calls import KEPT, TriggerCalls
 from millstream.plan.windows import GlobalWindow, Window
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from millstream.ports import Clock
     from millstream.state.table import Table
 
-__all__ = ["Triggered"]
+__all__ = ["TriggeredWindowOperator"]
 
 _ALL = Window(BEGINNING, END_OF_TIME)
 
 
-class Triggered(WindowedInTime):
+class TriggeredWindowOperator(TimedWindowOperator):
     """Calls the trigger for every row, when its time has come, and at the end.
 
     Rows are pairs of key and value; in event time of key, timestamp and value, and come in
@@ -73,7 +73,7 @@ class Triggered(WindowedInTime):
             keys = [key for key, _ in batch]
             entries, now = self.entries_of(keys), self._now()
             yield [r for key in keys for r in self._calls.end(key, now, entries)]
-        self.go_on()
+        self.reset_after_flush()
 
     def find_due(self) -> None:
         self._calls.find_due(

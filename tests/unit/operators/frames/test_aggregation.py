@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.making import operators
+from tests.support.making import operators
 
 import millstream as ms
 from millstream.api.frame_aggregates import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from tests.making import operators
+from tests.support.making import operators
 
 import millstream as ms
 from millstream.config import Config, configured

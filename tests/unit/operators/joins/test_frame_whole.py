@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.making import operators
+from tests.support.making import operators
 
 import millstream as ms
 from millstream.config import Config, configured
@@ -30,7 +30,7 @@ def test_left_rows_wait_until_the_right_side_is_complete() -> None:
     join = _operator()
     waited = [join.process(piece, 0) for piece in (LEFT[:1], LEFT[1:2], LEFT[1:2])]
     join.process(RIGHT, 1)
-    join.end_port(1)
+    join.on_input_end(1)
 
     made = join.process(LEFT[2:], 0)
 
@@ -49,7 +49,7 @@ def test_join_with_nothing_ends_early_where_rows_need_a_partner(
     """So the sources of the left side stop too."""
     join = _operator(how)
     before = join.is_satisfied
-    join.end_port(1)
+    join.on_input_end(1)
 
     assert not before
     assert join.is_satisfied is is_satisfied

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.joining import SHARDS, Bench, Origin, interval_oracle, made_of, plain
+from tests.support.joining import (
+    SHARDS,
+    Origin,
+    TaskHarness,
+    interval_oracle,
+    made_of,
+    plain,
+)
 
 from millstream.operators.joins.base import later
 from millstream.operators.joins.sides import WholeSides
@@ -20,7 +27,7 @@ from millstream.plan.joins import (
     JoinTable,
     JoinWindow,
 )
-from millstream.plan.time import Behind, LateRow
+from millstream.plan.time import LateRow, LateTimestamp
 from millstream.protocol.ids import Epoch
 from millstream.state.settings import StateSettings
 from millstream.state.table import MemoryTable
@@ -35,13 +42,13 @@ TIMED: dict[str, Spec] = {
     "window": JoinWindow(How.FULL, 6, 4),
     "backward": JoinAsof(How.LEFT),
     "nearest": JoinAsof(How.LEFT, Direction.NEAREST, 4),
-    "table": JoinAsof(How.ANTI, is_whole=True, is_table=True),
+    "table": JoinAsof(How.ANTI, is_broadcast=True, is_table=True),
 }
 UNTIMED: dict[str, Spec] = {
     "full": Join(How.FULL),
     "anti": Join(How.ANTI),
     "table": JoinTable(How.LEFT, waits=True),
-    "whole table": JoinTable(How.LEFT, waits=True, is_whole=True),
+    "whole table": JoinTable(How.LEFT, waits=True, is_broadcast=True),
 }
 
 
@@ -50,7 +57,7 @@ def timed(time: int, value: Any = None, key: Any = "k") -> list[Any]:
     return [(key, (time, time if value is None else value))]
 
 
-def kept(bench: Bench) -> list[Any]:
+def kept(bench: TaskHarness) -> list[Any]:
     """Return what the operator keeps for its keys."""
     table: Any = bench.operator
     return [entry for entries in table.batches() for entry in entries]
@@ -61,7 +68,7 @@ def kept(bench: Bench) -> list[Any]:
 
 def test_pair_is_behind_if_either_row_says_so() -> None:
     """What was promised before the older row counts for the pair, in any order."""
-    older = Behind(3, 9)
+    older = LateTimestamp(3, 9)
 
     for time in (later(older, 5), later(5, older)):
         assert (int(time), time.watermark) == (5, 9)  # type: ignore[attr-defined]
@@ -73,7 +80,7 @@ def test_rocksdb_gives_what_memory_gives(spec: Spec) -> None:
     """Rows come back from disk, and are dropped there."""
     results = []
     for state in (None, MEMORY, ROCKS):
-        bench = Bench(spec, state)
+        bench = TaskHarness(spec, state)
         for number in range(60):
             key, time = number % 7, number + number * 5 % 4
             bench.give(timed(time, number, key), number * 3 % 2)
@@ -94,13 +101,13 @@ def test_rocksdb_gives_what_memory_gives_without_time(spec: Spec) -> None:
     """Rows that wait for the end do so on disk."""
     results = []
     for state in (None, MEMORY, ROCKS):
-        bench = Bench(spec, state, is_timed=False)
+        bench = TaskHarness(spec, state, is_timed=False)
         for number in range(60):
             side = LEFT if number % 7 == 3 else number * 3 % 5 % 2
             bench.give([(number % 7, number)], side)
             if state is not None and number % 20 == 19:
                 bench.crash()
-        bench.operator.end_port(RIGHT)
+        bench.operator.on_input_end(RIGHT)
         bench.finish()
         results.append(made_of(bench.rows))
 
@@ -112,7 +119,7 @@ def test_rocksdb_gives_what_memory_gives_without_time(spec: Spec) -> None:
 @pytest.mark.parametrize("name", ["interval", "window"])
 def test_nothing_is_kept_once_time_has_passed(name: str) -> None:
     """State is bounded by the watermark, also for keys that never come again."""
-    bench = Bench(TIMED[name])
+    bench = TaskHarness(TIMED[name])
     for number in range(50):
         bench.give(timed(number, key=number), number % 2)
 
@@ -125,14 +132,14 @@ def test_nothing_is_kept_once_time_has_passed(name: str) -> None:
 @pytest.mark.parametrize("spec", TIMED.values(), ids=TIMED)
 def test_late_left_row_is_put_aside_and_nothing_else(spec: Spec) -> None:
     """It is counted, and comes neither in a pair nor alone."""
-    bench = Bench(spec)
+    bench = TaskHarness(spec)
     bench.give(timed(100, key="other"), LEFT)
     bench.give(timed(100, key="other"), RIGHT)
     bench.advance(90)
     before = len(bench.rows)
 
     bench.give(timed(20, "late"), LEFT)
-    bench.give([("k", (Behind(95, 120), "behind"))], LEFT)
+    bench.give([("k", (LateTimestamp(95, 120), "behind"))], LEFT)
     bench.advance(99)
 
     assert bench.late == [LateRow("k", "late", 20), LateRow("k", "behind", 95)]
@@ -142,7 +149,7 @@ def test_late_left_row_is_put_aside_and_nothing_else(spec: Spec) -> None:
 
 def test_time_that_was_reached_is_stored() -> None:
     """A row of a split that was idle is late after a crash as it was before."""
-    bench = Bench(JoinInterval(How.LEFT, 0, 5), MEMORY)
+    bench = TaskHarness(JoinInterval(How.LEFT, 0, 5), MEMORY)
     bench.give(timed(100), LEFT)
     bench.advance(50)
 
@@ -154,7 +161,7 @@ def test_time_that_was_reached_is_stored() -> None:
 
 def test_row_on_the_bounds_of_an_interval_meets_and_one_outside_does_not() -> None:
     """Both bounds are included."""
-    bench = Bench(JoinInterval(How.INNER, -3, 5))
+    bench = TaskHarness(JoinInterval(How.INNER, -3, 5))
     bench.give(timed(-10), LEFT)
 
     for time in (-14, -13, -5, -4):
@@ -166,7 +173,7 @@ def test_row_on_the_bounds_of_an_interval_meets_and_one_outside_does_not() -> No
 def test_interval_of_origins_that_go_apart_equals_the_oracle() -> None:
     """One side far ahead of the other: its rows wait for the slower one."""
     fast, slow = Origin(LEFT, 2), Origin(RIGHT, 2)
-    bench = Bench(JoinInterval(How.FULL, -4, 4))
+    bench = TaskHarness(JoinInterval(How.FULL, -4, 4))
     for time in range(0, 200, 3):
         bench.give([fast.row("k", time, f"fast{time}")], LEFT)
     for time in range(0, 200, 5):
@@ -184,7 +191,7 @@ def test_asof_join_of_rows_that_cannot_be_compared_does_not_depend_on_their_orde
     """Of two rows of the same time the one with the larger text is taken."""
     results = []
     for names in (["a", "b"], ["b", "a"]):
-        bench = Bench(JoinAsof(How.INNER))
+        bench = TaskHarness(JoinAsof(How.INNER))
         for name in names:
             bench.give(timed(5, {"name": name}), RIGHT)
         bench.give(timed(7, "left"), LEFT)
@@ -196,7 +203,7 @@ def test_asof_join_of_rows_that_cannot_be_compared_does_not_depend_on_their_orde
 
 def test_asof_join_keeps_one_right_row_of_the_past() -> None:
     """What a later one has replaced is dropped when no row can ask for it."""
-    bench = Bench(JoinAsof(How.INNER))
+    bench = TaskHarness(JoinAsof(How.INNER))
     for time in range(50):
         bench.give(timed(time), RIGHT)
 
@@ -211,7 +218,7 @@ def test_none_takes_a_key_out_of_a_table_and_not_out_of_an_asof_join() -> None:
     """Tables know deletions; elsewhere None is a value like any other."""
     results = []
     for is_table in (True, False):
-        bench = Bench(JoinAsof(How.INNER, is_table=is_table))
+        bench = TaskHarness(JoinAsof(How.INNER, is_table=is_table))
         right: list[Any] = [("k", (1, "old")), ("k", (5, None))]
         bench.give(right, RIGHT)
         bench.give([*timed(3), *timed(7)], LEFT)
@@ -226,7 +233,7 @@ def test_none_takes_a_key_out_of_a_table_and_not_out_of_an_asof_join() -> None:
 
 def test_row_that_expires_comes_alone_unless_it_has_met_another() -> None:
     """Exactly once, and never after a pair."""
-    bench = Bench(Join(How.FULL, ttl_ms=100), MEMORY, is_timed=False)
+    bench = TaskHarness(Join(How.FULL, ttl_ms=100), MEMORY, is_timed=False)
     bench.give([("met", 1), ("alone", 2)], LEFT)
     bench.clock.advance("60ms")
     bench.give([("met", 3)], RIGHT)
@@ -246,7 +253,7 @@ def test_row_that_expires_comes_alone_unless_it_has_met_another() -> None:
 
 def test_expired_row_meets_nobody_though_nobody_looked_at_the_clock() -> None:
     """A batch that comes before the tick sees what the tick would leave."""
-    bench = Bench(Join(How.LEFT, ttl_ms=100), is_timed=False)
+    bench = TaskHarness(Join(How.LEFT, ttl_ms=100), is_timed=False)
     bench.give([("k", 1)], LEFT)
     assert bench.operator.tick_at_ms == 100
 
@@ -267,7 +274,7 @@ def test_right_row_counts_for_as_long_as_it_lives(
     how: How, expected: list[Any]
 ) -> None:
     """Left rows meet it within the time to live, before it came and after."""
-    bench = Bench(Join(how, ttl_ms=100), is_timed=False)
+    bench = TaskHarness(Join(how, ttl_ms=100), is_timed=False)
     for name, wait in [("early", "100ms"), ("soon", "50ms")]:
         bench.give([("k", name)], LEFT)
         bench.clock.advance(wait)
@@ -286,7 +293,7 @@ def test_right_row_counts_for_as_long_as_it_lives(
 def test_windows_of_the_clock_end_by_the_clock() -> None:
     """Rows lie where the clock stands when they come; the end of input ends all."""
     spec = JoinWindow(How.FULL, 100, 100, is_event_time=False)
-    bench = Bench(spec, MEMORY, is_timed=False)
+    bench = TaskHarness(spec, MEMORY, is_timed=False)
     bench.give([("k", 1)], LEFT)
     bench.clock.advance("99ms")
     bench.give([("k", 2)], RIGHT)
@@ -305,11 +312,11 @@ def test_windows_of_the_clock_end_by_the_clock() -> None:
 
 def test_timed_inner_join_passes_times_on() -> None:
     """The larger one, which is never behind what was promised further on."""
-    bench = Bench(Join(How.INNER))
+    bench = TaskHarness(Join(How.INNER))
     bench.give(timed(5), LEFT)
     bench.give(timed(3), RIGHT)
     bench.advance(20)
-    bench.give([("k", (Behind(9, 30), "behind"))], RIGHT)
+    bench.give([("k", (LateTimestamp(9, 30), "behind"))], RIGHT)
 
     assert bench.rows[0] == ("k", (5, (5, 3)))
     time = bench.rows[1][1][0]
@@ -325,22 +332,22 @@ def test_timed_inner_join_passes_times_on() -> None:
 )
 def test_join_in_a_free_loop_says_nothing_twice(how: How, first: list[Any]) -> None:
     """Last words may be asked for again, and rows may still meet."""
-    bench = Bench(Join(how), MEMORY, is_timed=False)
+    bench = TaskHarness(Join(how), MEMORY, is_timed=False)
     bench.give([("k", 1)], LEFT)
     rows = [row for batch in bench.operator.finish() for row in batch]
-    bench.operator.go_on()
+    bench.operator.reset_after_flush()
     bench.crash()
 
     assert rows == first
     assert [row for batch in bench.operator.finish() for row in batch] == []
-    bench.operator.go_on()
+    bench.operator.reset_after_flush()
     bench.give([("k", 2)], RIGHT)
     assert bench.rows == ([("k", (1, 2))] if how.makes_pairs else [])
 
 
 def test_side_from_outside_a_loop_stays_for_all_rounds() -> None:
     """It came once, and meets the rows of every round."""
-    bench = Bench(Join(How.LEFT), MEMORY, is_timed=False)
+    bench = TaskHarness(Join(How.LEFT), MEMORY, is_timed=False)
     bench.give([("k", "outside")], LEFT)
     for number in range(3):
         bench.give([("k", number)], RIGHT)
@@ -358,7 +365,7 @@ def test_side_from_outside_a_loop_is_refused_where_its_rows_are_gone(
     spec: Spec,
 ) -> None:
     """Better an error in the first round than too few rows in the second."""
-    bench = Bench(spec)
+    bench = TaskHarness(spec)
 
     with pytest.raises(RuntimeError, match="comes from outside the loop"):
         bench.operator.restart(frozenset({LEFT}))
@@ -366,9 +373,9 @@ def test_side_from_outside_a_loop_is_refused_where_its_rows_are_gone(
 
 def test_table_from_outside_a_loop_is_read_once() -> None:
     """Left rows of later rounds need not wait."""
-    bench = Bench(JoinTable(How.INNER, waits=True), is_timed=False)
+    bench = TaskHarness(JoinTable(How.INNER, waits=True), is_timed=False)
     bench.give([("k", "table")], RIGHT)
-    bench.operator.end_port(RIGHT)
+    bench.operator.on_input_end(RIGHT)
     for number in range(2):
         bench.give([("k", number)], LEFT)
         bench.operator.restart(frozenset({RIGHT}))

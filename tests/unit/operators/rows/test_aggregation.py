@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.making import drained, operators
+from tests.support.making import drained, operators
 
 from millstream.config import Config, configured
 from millstream.operators.failure import blame
-from millstream.operators.rows.aggregation import CountedKeys
+from millstream.operators.rows.aggregation import CountCombineOperator
 from millstream.plan import nodes as specs
 from millstream.plan.aggregate import MISSING, Aggregate, builtin, fold
 
@@ -94,7 +94,7 @@ def test_key_that_cannot_be_a_key_blames_who_made_it() -> None:
     (operator,) = operators(
         [specs.KeyBy(lambda i: [i]), specs.Combine(builtin("count"))]
     )
-    assert isinstance(operator, CountedKeys)
+    assert isinstance(operator, CountCombineOperator)
 
     with pytest.raises(TypeError, match="a list cannot be a key") as raised:
         operator.process([1], 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.making import drained, operators
+from tests.support.making import drained, operators
 
 from millstream.api.functions import MapWithState, StatefulFunction
 from millstream.api.state_handles import ListState, MapState, ValueState

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.making import drained, nodes, operators
+from tests.support.making import drained, nodes, operators
 
 from millstream.config import Config, configured
-from millstream.operators.rows.ordering import Sorted, Zipped
+from millstream.operators.rows.ordering import SortOperator, ZipOperator
 from millstream.plan import nodes as specs
 
 
@@ -14,7 +14,7 @@ def test_runs_beyond_the_memory_go_to_disk_and_are_closed() -> None:
     """A closed sort leaves no file open."""
     config = configured(Config(), {"sort_memory_rows": 2})
     (operator,) = operators([specs.SortBy(lambda i: i)], config)
-    assert isinstance(operator, Sorted)
+    assert isinstance(operator, SortOperator)
 
     rows = drained(operator, [[5, 4], [3, 2], [1]])
 
@@ -26,7 +26,7 @@ def test_runs_beyond_the_memory_go_to_disk_and_are_closed() -> None:
 def test_limited_sort_keeps_no_more_than_it_must() -> None:
     """Its memory follows the limit, not the input."""
     (operator,) = operators([specs.SortBy(lambda i: i, limit=3)])
-    assert isinstance(operator, Sorted)
+    assert isinstance(operator, SortOperator)
     for start in range(0, 100_000, 1_000):
         operator.process(list(range(start, start + 1_000)), 0)
 
@@ -59,9 +59,9 @@ def test_zip_ahead_counts_only_rows_without_a_partner() -> None:
 
 def test_zip_is_satisfied_when_a_side_that_ended_has_no_row_left() -> None:
     """An endless side is not read for ever."""
-    zipped = Zipped(tuple(nodes([specs.Zip()])), 10)
+    zipped = ZipOperator(tuple(nodes([specs.Zip()])), 10)
     zipped.process([1, 2], 0)
-    zipped.end_port(0)
+    zipped.on_input_end(0)
 
     assert not zipped.is_satisfied
     assert zipped.process(["a", "b", "c"], 1) == [(1, "a"), (2, "b")]

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from tests.making import nodes, operators
+from tests.support.making import nodes, operators
 
 from millstream.operators.failure import blame
 from millstream.operators.rows.fuse import fuse
-from millstream.operators.rows.rowwise import FusedRows, MapWholeBatches
+from millstream.operators.rows.rowwise import FusedRowOperator, MapBatchesOperator
 from millstream.plan import nodes as specs
 
 
@@ -23,7 +23,7 @@ def test_chain_of_row_operators_becomes_one_operator() -> None:
     """Whatever their number."""
     chain = operators([specs.Map(abs), specs.Filter(abs), specs.FlatMap(range)])
 
-    assert [type(operator) for operator in chain] == [FusedRows]
+    assert [type(operator) for operator in chain] == [FusedRowOperator]
 
 
 def test_rows_are_pulled_one_by_one_through_the_whole_chain() -> None:
@@ -51,7 +51,7 @@ def test_batch_function_may_change_the_list_it_gets() -> None:
         return rows
 
     (operator,) = operators([specs.MapBatches(sort)])
-    assert isinstance(operator, MapWholeBatches)
+    assert isinstance(operator, MapBatchesOperator)
     shared = [3, 1, 2]
 
     assert operator.process(shared, 0) == [1, 2, 3]
@@ -87,7 +87,7 @@ def test_row_in_a_message_is_short_and_never_raises(row: Any, text: str) -> None
     def fail(_row: Any) -> None:
         raise ZeroDivisionError
 
-    operator = FusedRows(nodes([specs.Map(fail)]))
+    operator = FusedRowOperator(nodes([specs.Map(fail)]))
     with pytest.raises(ZeroDivisionError) as raised:
         operator.process([row], 0)
 
@@ -96,7 +96,7 @@ def test_row_in_a_message_is_short_and_never_raises(row: Any, text: str) -> None
 
 def test_innermost_line_of_the_user_is_shown() -> None:
     """Not the line of the engine that called it."""
-    operator = FusedRows(nodes([specs.Map(lambda row: 1 // row)]))
+    operator = FusedRowOperator(nodes([specs.Map(lambda row: 1 // row)]))
 
     with pytest.raises(ZeroDivisionError) as raised:
         operator.process([0], 0)
@@ -108,7 +108,7 @@ def test_innermost_line_of_the_user_is_shown() -> None:
 
 def test_line_of_the_standard_library_is_not_the_users() -> None:
     """The user wrote the call of `json.loads`, not its insides."""
-    operator = FusedRows(nodes([specs.Map(lambda row: json.loads(row))]))  # noqa: PLW0108
+    operator = FusedRowOperator(nodes([specs.Map(lambda row: json.loads(row))]))  # noqa: PLW0108
 
     with pytest.raises(json.JSONDecodeError) as raised:
         operator.process(["{"], 0)

@@ -333,7 +333,7 @@ def test_failed_record_leaves_no_timer() -> None:
         raise ValueError
 
     operator.process([("a", (1, event(20)))], 0)
-    undo = operator.keep([("a", (2, fail))])
+    undo = operator.begin_undo([("a", (2, fail))])
     with pytest.raises(ValueError):  # noqa: PT011 - ours
         operator.process([("a", (2, fail))], 0)
     undo()

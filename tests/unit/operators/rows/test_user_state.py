@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.making import drained, operators
+from tests.support.making import drained, operators
 
 import millstream as ms
 from millstream.errors import SnapshotError

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.making import node
+from tests.support.making import node
 
-from millstream.operators.time.assign import TimeAssigned
-from millstream.plan.time import AssignTime, Behind
+from millstream.operators.time.assign import AssignTimestampsOperator
+from millstream.plan.time import AssignTime, LateTimestamp
 from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import Watermark
 from millstream.state.base import ALL_SHARDS
@@ -29,7 +29,7 @@ class Stand:
     def __init__(self, every_ms: float = 0, **options: Any) -> None:
         self.clock = ManualClock()
         spec = AssignTime(lambda row: row, **options)
-        self.operator = TimeAssigned((node(spec),), every_ms, self.clock)
+        self.operator = AssignTimestampsOperator((node(spec),), every_ms, self.clock)
 
     def read(self, split: str, *times: Any) -> list[Any]:
         self.operator.origin = split
@@ -163,7 +163,7 @@ def test_rule_that_raises_has_not_seen_the_batch() -> None:
     """Where dead letters are collected, the rows before it come again."""
     stand = Stand(watermark=every_second)
     stand.operator.origin = "left"
-    undo = stand.operator.keep([REFUSED])
+    undo = stand.operator.begin_undo([REFUSED])
     with pytest.raises(ValueError, match=str(REFUSED)):
         stand.read("left", REFUSED)
     undo()
@@ -209,7 +209,7 @@ def test_origins_that_nobody_knows_promise_what_all_had_promised_together() -> N
     other = stand.again()
     other.operator.begin_anew(["one", "two"])
 
-    assert other.read("one", 5, 4) == [(5, 5), (Behind(4, 4), 4)]
+    assert other.read("one", 5, 4) == [(5, 5), (LateTimestamp(4, 4), 4)]
     assert other.due("one", "two") == Watermark(4)
 
 
@@ -247,4 +247,4 @@ def test_a_new_round_begins_at_the_beginning_of_time() -> None:
     stand.read("left", 5)
     stand.operator.restart(frozenset())
 
-    assert not any(isinstance(time, Behind) for time, _ in stand.read("left", 1))
+    assert not any(isinstance(time, LateTimestamp) for time, _ in stand.read("left", 1))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import polars.selectors as cs
 import pytest
-from tests.making import node
+from tests.support.making import node
 
 import millstream as ms
 from millstream import windows
-from millstream.operators.time.frame_assign import FrameTimeAssigned
+from millstream.operators.time.frame_assign import FrameAssignTimestampsOperator
 from millstream.operators.windows.frame_panes import RUNS_MAX, PaneRuns
-from millstream.plan.frame_windows import BEHIND, TIME, AssignFrameTime
+from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME, AssignFrameTime
 from millstream.plan.windows import Panes
 from millstream.testing import ManualClock, simulate
 
@@ -151,12 +151,12 @@ def test_a_late_row_changes_a_window_that_takes_late_rows() -> None:
 def test_a_timestamp_far_ahead_does_not_move_time() -> None:
     """The row is taken like any other, and counted."""
     spec = AssignFrameTime(pl.col("at"), max_future_skew_ms=10)
-    operator = FrameTimeAssigned((node(spec),), 0, ManualClock())
+    operator = FrameAssignTimestampsOperator((node(spec),), 0, ManualClock())
     made = operator.process(pl.DataFrame({"at": [5, 999, 4]}), 0)
     assert made[TIME].to_list() == [5, 999, 4]
-    assert made[BEHIND].to_list() == [None, None, 4]
+    assert made[ORIGIN_WATERMARK].to_list() == [None, None, 4]
     assert operator.ahead_count == 1
-    assert operator.promised == {"": 4}
+    assert operator.watermarks == {"": 4}
 
 
 def test_a_row_without_a_timestamp_fails_the_job() -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from tests.making import node
-from tests.windowing import MEMORY, SHARDS
+from tests.support.making import node
+from tests.support.windowing import MEMORY, SHARDS
 
 import millstream as ms
 from millstream import windows
@@ -15,8 +15,8 @@ from millstream.errors import SnapshotError
 from millstream.operators.windows import frame_pieces
 from millstream.operators.windows import frame_session as frame_sessions
 from millstream.operators.windows import frame_triggered as frame_triggers
-from millstream.operators.windows.frame_clock import SessionsByClock
-from millstream.operators.windows.frame_triggered import TriggeredFrame
+from millstream.operators.windows.frame_clock import FrameClockSessionOperator
+from millstream.operators.windows.frame_triggered import FrameTriggeredOperator
 from millstream.protocol.ids import Epoch
 from millstream.state.frame_log import FrameLogState
 from millstream.testing import ManualClock
@@ -53,9 +53,9 @@ def planned(window: AnyWindow) -> Any:
     return flow.plan.nodes[-1].spec
 
 
-def triggered(trigger: Trigger) -> TriggeredFrame:
+def triggered(trigger: Trigger) -> FrameTriggeredOperator:
     spec = planned(windows.global_window(trigger))
-    return TriggeredFrame((node(spec),), MEMORY, ManualClock(), engine="polars")
+    return FrameTriggeredOperator((node(spec),), MEMORY, ManualClock(), engine="polars")
 
 
 def rows(*pairs: tuple[int, int]) -> Any:
@@ -138,7 +138,7 @@ def test_a_session_that_goes_on_stays_small(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(frame_sessions, "_FRESH_ROWS", 20)
     clock = ManualClock()
     spec = planned(windows.session("1h", time="processing"))
-    operator = SessionsByClock((node(spec),), MEMORY, clock, 50)
+    operator = FrameClockSessionOperator((node(spec),), MEMORY, clock, 50)
     for _ in range(100):
         clock.advance("1s")
         operator.process(rows((1, 1), (2, 1)), 0)
@@ -155,7 +155,7 @@ def test_sessions_by_the_clock_are_not_looked_at_all_the_time() -> None:
     """Their results may be a moment late; what is in them is not affected."""
     clock = ManualClock()
     spec = planned(windows.session(10, time="processing"))
-    operator = SessionsByClock((node(spec),), None, clock, 50)
+    operator = FrameClockSessionOperator((node(spec),), None, clock, 50)
     operator.process(rows((1, 1)), 0)
     clock.advance("1ms")
     operator.process(rows((2, 1)), 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.windowing import MEMORY, SHARDS, window_operator_of
+from tests.support.windowing import MEMORY, SHARDS, window_operator_of
 
 from millstream.operators.failure import blame
 from millstream.plan import aggregate as aggregates
 from millstream.plan.aggregate import Aggregate
-from millstream.plan.time import Behind, LateRow
+from millstream.plan.time import LateRow, LateTimestamp
 from millstream.plan.windows import (
     Action,
     CountWindows,
@@ -128,7 +128,7 @@ def test_row_behind_is_left_out_of_the_windows_that_its_origin_had_closed() -> N
     """Though they are still open here, because another origin is slower."""
     operator = window_operator_of(Windowed(sliding(10, 5), COUNT))
     operator.process(timed(6, 12), 0)
-    operator.process([("k", (Behind(7, 9), "late"))], 0)
+    operator.process([("k", (LateTimestamp(7, 9), "late"))], 0)
 
     assert said(operator.finish()) == [
         ("k", (9, 1)),
@@ -143,13 +143,13 @@ def test_late_row_changes_a_result_that_windows_had_in_common() -> None:
     operator = window_operator_of(Windowed(sliding(100, 5), SUM))
     operator.process(timed(*range(1, 100, 5)), 0)
     said(operator.advance(104))
-    operator.process([("k", (Behind(6, 104), 1000))], 0)
+    operator.process([("k", (LateTimestamp(6, 104), 1000))], 0)
     on_time = sum(range(11, 100, 5))
 
     assert said(operator.advance(109)) == [("k", (109, on_time))]
     assert operator.late == [LateRow("k", 1000, 6)]
 
-    operator.process([("k", (Behind(57, 109), 1000))], 0)
+    operator.process([("k", (LateTimestamp(57, 109), 1000))], 0)
 
     assert said(operator.advance(114)) == [("k", (114, on_time - 11 + 1000))]
 
@@ -178,7 +178,7 @@ def test_result_does_not_change_when_its_panes_do() -> None:
     operator = window_operator_of(Windowed(tumbling(), UNIQUE, lateness_ms=100))
     operator.process(timed(1), 0)
     ((_, (_, first)),) = said(operator.advance(20))
-    ((_, (_, second)),) = operator.process([("k", (Behind(2, 20), 2))], 0)
+    ((_, (_, second)),) = operator.process([("k", (LateTimestamp(2, 20), 2))], 0)
 
     assert (first, second) == ({1}, {1, 2})
 
@@ -248,7 +248,7 @@ def test_late_row_makes_a_session_longer_that_was_given() -> None:
     operator.process(timed(0), 0)
     assert said(operator.advance(20)) == [("k", (9, 1))]
 
-    assert operator.process([("k", (Behind(5, 20), 5))], 0) == [("k", (14, 2))]
+    assert operator.process([("k", (LateTimestamp(5, 20), 5))], 0) == [("k", (14, 2))]
     assert said(operator.finish()) == []
 
 
@@ -447,7 +447,7 @@ def test_batch_that_failed_leaves_nothing_behind() -> None:
     operator = window_operator_of(Windowed(tumbling(), SUM), MEMORY)
     said(operator.advance(20))
     rows = [("k", (21, 1)), ("j", (35, "x")), ("j", (36, 2))]
-    undo = operator.keep(rows)
+    undo = operator.begin_undo(rows)
     with pytest.raises(TypeError):
         operator.process(rows, 0)
     undo()
@@ -457,11 +457,11 @@ def test_batch_that_failed_leaves_nothing_behind() -> None:
 
 def test_count_windows_share_what_they_have_in_common_again_after_a_failure() -> None:
     """What was remembered of panes that were put back is forgotten."""
-    spec = Windowed(CountWindows(20, 2, is_exact=True), SUM)
+    spec = Windowed(CountWindows(20, 2, drops_incomplete=True), SUM)
     operator = window_operator_of(spec, MEMORY, is_timed=False)
     operator.process([("k", n) for n in range(21)], 0)
     bad = [("k", 21), ("k", 22), ("k", "x")]
-    undo = operator.keep(bad)
+    undo = operator.begin_undo(bad)
     with pytest.raises(TypeError):
         operator.process(bad, 0)
     undo()

@@ -1,0 +1,161 @@
+"""Checks on the code itself that no off-the-shelf linter makes.
+
+The limits only ever go down.  A function that is already too long is listed in
+`LONG_FUNCTIONS`; a new one fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+ROOMS = ("src", "tests", "examples", "benchmarks")
+EVERYTHING = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 500
+LONG_FUNCTIONS: frozenset[str] = frozenset()
+PURE_LAYERS = ("protocol", "plan")
+BANNED_IN_PURE_LAYERS = frozenset({"print", "open", "id", "hash", "input"})
+MEANINGLESS_NAMES = frozenset({"utils", "util", "helpers", "common", "misc"})
+UNTRACKED = re.compile(r"\bTODO\b(?!\(#\d+\))|\bFIXME\b|\bXXX\b")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def docstring_lines(tree: ast.AST) -> int:
+    """Lines taken by docstrings, which no limit here counts."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    docs = [
+        ast.get_docstring(node, clean=False) or ""
+        for node in ast.walk(tree)
+        if isinstance(node, documented)
+    ]
+    return sum(len(doc.splitlines()) for doc in docs)
+
+
+def comments(text: str) -> list[tuple[int, str]]:
+    """Line number and text of every comment."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [
+        (token.start[0], token.string)
+        for token in tokens
+        if token.type == tokenize.COMMENT
+    ]
+
+
+def assigned_names(tree: ast.Module) -> set[str]:
+    """Names given a value at the top level of a module."""
+    return {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+
+
+def long_functions(path: Path) -> list[str]:
+    """Return which functions of a file are too long, and how long they are."""
+    lengths = {
+        f"{name_of(path)}::{node.name}": (node.end_lineno or 0)
+        - node.lineno
+        + 1
+        - docstring_lines(node)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    return [
+        f"{name} has {lines} lines, at most {FUNCTION_LINES_MAX} are allowed"
+        for name, lines in lengths.items()
+        if lines > FUNCTION_LINES_MAX and name not in LONG_FUNCTIONS
+    ]
+
+
+def impure_calls(path: Path) -> list[str]:
+    """Return where a file calls what no pure layer may call."""
+    return [
+        f"{name_of(path)}:{node.lineno}: {node.func.id}() is banned in a pure layer"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in BANNED_IN_PURE_LAYERS
+    ]
+
+
+def test_every_file_begins_with_a_docstring() -> None:
+    """The first thing a newcomer reads in a file says what the file is for."""
+    assert [
+        name_of(path) for path in SOURCES if not ast.get_docstring(tree_of(path))
+    ] == []
+
+
+def test_files_have_a_bounded_length() -> None:
+    """What is longer does not fit in a head; split it."""
+    lengths = {
+        name_of(path): len(path.read_text().splitlines())
+        - docstring_lines(tree_of(path))
+        for path in SOURCES
+    }
+    assert {
+        name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX
+    } == {}
+
+
+def test_functions_fit_on_a_screen() -> None:
+    """A docstring does not count: a long explanation is no sin."""
+    assert [found for path in SOURCES for found in long_functions(path)] == []
+
+
+def test_pure_layers_call_nothing_impure() -> None:
+    """`hash` of a str differs between processes; `id` differs between runs."""
+    pure = [
+        path
+        for path in SOURCES
+        if any(f"/{layer}/" in path.as_posix() for layer in PURE_LAYERS)
+    ]
+    assert pure
+    assert [found for path in pure for found in impure_calls(path)] == []
+
+
+def test_every_public_module_says_what_it_offers() -> None:
+    """Whatever `__all__` leaves out may change without notice."""
+    assert [
+        name_of(path)
+        for path in SOURCES
+        if not path.name.startswith("_")
+        and "__all__" not in assigned_names(tree_of(path))
+    ] == []
+
+
+def test_files_are_named_after_what_is_in_them() -> None:
+    """A drawer called `utils` fills up with things that belong elsewhere."""
+    assert [
+        name_of(path)
+        for path in EVERYTHING
+        if MEANINGLESS_NAMES
+        & {part.removesuffix(".py") for part in path.relative_to(ROOT).parts}
+    ] == []
+
+
+def test_a_promise_in_a_comment_has_an_issue() -> None:
+    """Work left for later is written as `TODO(#123):`, where it can be found."""
+    assert [
+        f"{name_of(path)}:{line}: {comment}"
+        for path in EVERYTHING
+        for line, comment in comments(path.read_text())
+        if UNTRACKED.search(comment)
+    ] == []
