@@ -15,7 +15,7 @@ HAS_JAVA = "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" --version 2>/dev/null \
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test lint types layers fast all
-.PHONY: docs soak fuzz chaos endure bench lock clean
+.PHONY: docs soak fuzz chaos endure bench lock release clean
 
 help: ## Show this list
 	@echo "Millstream: stateful dataflows in plain Python, on the Spark you have."
@@ -86,6 +86,9 @@ lock: $(INSTALLED) ## Take the newest versions that pyproject.toml allows
 	@$(COMPILE) requirements/build.in --output-file requirements/build.lock
 	@$(COMPILE) pyproject.toml --extra dev --constraints requirements/build.lock \
 		--output-file requirements/dev.lock
+
+release: $(INSTALLED) ## Version, changelog, wheel, commit and tag of VERSION=x.y.z; pushes nothing
+	@$(BIN)/python tools/release.py $(VERSION)
 
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
