@@ -15,7 +15,7 @@ HAS_JAVA = "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" --version 2>/dev/null \
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test lint types layers fast all
-.PHONY: soak fuzz chaos endure bench lock clean
+.PHONY: docs soak fuzz chaos endure bench lock release clean
 
 help: ## Show this list
 	@echo "Millstream: stateful dataflows in plain Python, on the Spark you have."
@@ -58,6 +58,11 @@ all: export HYPOTHESIS_PROFILE ?= test
 all: $(INSTALLED)
 	@$(BIN)/pytest -q -n $(PROCESSES) --dist loadgroup -m "not benchmark"
 
+docs: $(INSTALLED) ## Make the site of docs/ and of all docstrings, in build/docs
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet \
+		-c docs -d build/doctrees . build/docs
+	@echo "Open build/docs/index.html."
+
 soak: $(INSTALLED) ## Simulate crashes until stopped, or SEEDS=N of each (FLOWS="ring bank")
 	$(BIN)/python -m tests.simulation.soak $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FLOWS),--flows $(FLOWS))
 
@@ -82,9 +87,12 @@ lock: $(INSTALLED) ## Take the newest versions that pyproject.toml allows
 	@$(COMPILE) pyproject.toml --extra dev --constraints requirements/build.lock \
 		--output-file requirements/dev.lock
 
+release: $(INSTALLED) ## Version, changelog, wheel, commit and tag of VERSION=x.y.z; pushes nothing
+	@$(BIN)/python tools/release.py $(VERSION)
+
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf benchmarks/data spark-warehouse metastore_db derby.log artifacts
+	rm -rf docs/reference/api benchmarks/data spark-warehouse metastore_db derby.log artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pyspark is built from source, and so is Millstream: with the locked tools, no others.

@@ -9,15 +9,19 @@ from __future__ import annotations
 import inspect
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import millstream as ms
+from millstream import errors, testing
 
-__all__ = ["PAGE", "reference"]
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["GROUPS", "INSIDE", "PAGE", "reference"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 
-_GROUPS: dict[str, tuple[str, ...]] = {
+GROUPS: dict[str, tuple[str, ...]] = {
     "Flows and jobs": ("Flow", "Job", "ResultHandle"),
     "Streams of rows": ("Stream", "KeyedStream", "GroupedStream", "WindowedStream"),
     "Streams of frames": ("Frame", "GroupedFrame", "WindowedFrame", "WindowFrame"),
@@ -26,7 +30,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Classes whose members are listed one by one; all other names are a line each."""
 
-_INSIDE = frozenset(
+INSIDE = frozenset(
     {"add", "as_input", "enter", "instance", "rebuffered", "remember", "untimed"}
     | {"declared_state", "with_value"}
 )
@@ -38,40 +42,55 @@ _HEAD = """\
 *For people who look for a name.*
 
 Each name with its first sentence.
-`help(ms.Stream.window)` in Python has the rest: parameters, what is raised, and an example that the tests run.
+The rest - parameters, what is raised, and an example that the tests run - is in the site that `make docs` makes, where each of these names is a link, and in Python behind `help(ms.Stream.window)`.
 """
 
 
 def reference() -> str:
     """Return the page as it should be."""
     parts = [_HEAD]
-    for title, names in _GROUPS.items():
+    for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
         parts += [_of_class(name) for name in names]
-    listed = {name for names in _GROUPS.values() for name in names}
+    listed = {name for names in GROUPS.values() for name in names}
     rest = [name for name in ms.__all__ if name not in listed and name != "windows"]
     parts.append("## Windows: `ms.windows`\n")
-    parts.append(_table({n: getattr(ms.windows, n) for n in ms.windows.__all__}))
+    parts.append(_table("millstream.windows", _exported(ms.windows)))
+    parts.append("## For tests: `millstream.testing`\n")
+    parts.append(_table("millstream.testing", _exported(testing)))
     parts.append("## Everything else in `millstream`\n")
-    parts.append(_table({name: getattr(ms, name) for name in rest}))
+    parts.append(_table("millstream", {name: getattr(ms, name) for name in rest}))
+    only_there = {n: e for n, e in _exported(errors).items() if n not in ms.__all__}
+    parts.append("## More errors: `millstream.errors`\n")
+    parts.append(_table("millstream.errors", only_there))
     return "\n".join(parts)
+
+
+def _exported(module: ModuleType) -> dict[str, Any]:
+    return {name: getattr(module, name) for name in module.__all__}
 
 
 def _of_class(name: str) -> str:
     kind = getattr(ms, name)
+    shown = _first_sentence(kind)
     members = {
         member: getattr(kind, member)
         for member, value in inspect.getmembers(kind)
         if not member.startswith("_")
-        and member not in _INSIDE
+        and member not in INSIDE
         and (inspect.isfunction(value) or isinstance(value, property))
     }
-    return f"### `{name}`\n\n{_first_sentence(kind)}\n\n{_table(members)}"
+    if name == "WindowFrame":
+        shown += " It has every verb of `Frame`, and:"
+        members = {key: each for key, each in members.items() if key in vars(kind)}
+    table = _table(f"millstream.{name}", members)
+    return f'### <a id="millstream.{name}"></a>`{name}`\n\n{shown}\n\n{table}'
 
 
-def _table(members: dict[str, Any]) -> str:
+def _table(owner: str, members: dict[str, Any]) -> str:
     rows = [
-        f"| `{name}{_parameters(member)}` | {_first_sentence(member)} |"
+        f'| <a id="{owner}.{name}"></a>`{name}{_parameters(member)}` '
+        f"| {_first_sentence(member)} |"
         for name, member in sorted(members.items())
     ]
     return "\n".join(["| name | what it is |", "|---|---|", *rows, ""])
