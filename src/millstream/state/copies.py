@@ -7,10 +7,13 @@ from typing import Any
 
 from millstream.state.nan import NotANumber
 
-__all__ = ["is_fixed", "own_copy"]
+__all__ = ["FIXED", "SCALARS", "is_fixed", "own_copy"]
 
-_SCALARS = frozenset({bool, bytes, complex, float, int, str, type(None), NotANumber})
-_FIXED = (tuple, frozenset)
+SCALARS = frozenset({bool, bytes, complex, float, int, str, type(None), NotANumber})
+"""Types of which no value can change, and that hold no others."""
+
+FIXED = (tuple, frozenset)
+"""Types that cannot change themselves, but may hold what can."""
 
 
 def is_fixed(value: Any) -> bool:
@@ -22,7 +25,7 @@ def is_fixed(value: Any) -> bool:
     (True, False)
     """
     kind = type(value)
-    return kind in _SCALARS or (kind in _FIXED and all(map(is_fixed, value)))
+    return kind in SCALARS or (kind in FIXED and all(map(is_fixed, value)))
 
 
 def own_copy(value: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from millstream.errors import SnapshotError
 from millstream.state.base import Segment, SegmentKind
+from millstream.state.copies import FIXED, SCALARS, is_fixed
 from millstream.state.keyhash import shard_of, shards_of
 from millstream.state.plain import decode_lists, encode_lists
 from millstream.state.turns import give_way
@@ -68,9 +69,7 @@ _OPEN = object()
 _SAMPLE = 8
 """Values are mostly of one kind, so a few tell whether to look at all."""
 
-_SCALARS = frozenset({bool, bytes, complex, float, int, str, type(None), _Deleted})
-
-_CONTAINERS = (tuple, frozenset)
+_SCALARS = SCALARS | {_Deleted}
 _COPIED = (list, set)
 
 
@@ -115,11 +114,11 @@ def fixed_values(values: list[Any]) -> Sequence[Any] | None:
 
 def _fixed(value: Any) -> Any:
     kind = type(value)
-    if kind in _SCALARS or (kind in _CONTAINERS and _is_flat(value)):
+    if kind is _Deleted or is_fixed(value):
         return value
-    if kind is dict and _is_flat(value.values()) and _is_flat(value):
+    if kind is dict and all(map(is_fixed, chain(value.values(), value))):
         return value.copy()
-    if kind in _COPIED and _is_flat(value):
+    if kind in _COPIED and all(map(is_fixed, value)):
         return value.copy()
     return _OPEN
 
@@ -129,10 +128,10 @@ def _are_flat(items: list[Any]) -> bool:
     kinds = set(map(type, items))
     if kinds <= _SCALARS:
         return True
-    if not kinds <= _SCALARS.union(_CONTAINERS):
+    if not kinds <= _SCALARS.union(FIXED):
         return False
-    if not kinds.issubset(_CONTAINERS):
-        items = [item for item in items if type(item) in _CONTAINERS]
+    if not kinds.issubset(FIXED):
+        items = [item for item in items if type(item) in FIXED]
     return _are_flat(list(chain.from_iterable(items)))
 
 
@@ -165,15 +164,6 @@ class _Alike(Sequence[dict[Any, Any]]):
         width = len(self._names)
         entries = self._entries[place * width : (place + 1) * width]
         return dict(zip(self._names, entries, strict=True))
-
-
-def _is_flat(items: Iterable[Any]) -> bool:
-    """Whether certainly none of the items can change."""
-    for item in items:
-        kind = type(item)
-        if kind not in _SCALARS and not (kind in _CONTAINERS and _is_flat(item)):
-            return False
-    return True
 
 
 def encode_rows(keys: list[Any], values: list[Any]) -> bytes:

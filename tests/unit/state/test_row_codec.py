@@ -9,6 +9,7 @@ import pytest
 
 from millstream.errors import SnapshotError
 from millstream.state.base import Segment, SegmentKind
+from millstream.state.nan import NAN
 from millstream.state.row_codec import (
     DELETED,
     SEGMENT_ROWS_MAX,
@@ -25,7 +26,8 @@ def test_deleted_is_the_same_object_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [True, b"x", 1.5, 7, "x", None, (1, "x"), frozenset({1}), DELETED, ((1,),)]
+    "value",
+    [True, b"x", 1.5, 7, "x", None, NAN, (1, "x"), frozenset({1}), DELETED, ((1,),)],
 )
 def test_immutable_value_is_captured_by_reference(value: object) -> None:
     """Encoding at the cut is time that the task stands still."""
