@@ -52,7 +52,7 @@ STEPS = st.lists(
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what is done for much be done for little."""
     monkeypatch.setattr(frame_kept, "RUN_ROWS", 8)
-    monkeypatch.setattr(frame_kept, "_MANY", 1)
+    monkeypatch.setattr(frame_kept, "MANY", 1)
     monkeypatch.setattr(frame_asof_join, "THIN_ROWS", 3)
     monkeypatch.setattr(frame_asof_join, "_ROWS_MAX", 4)
     monkeypatch.setattr(frame_interval_join, "_ROWS_MAX", 4)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from millstream.operators.frames.hash_lookup import MANY, HashLookup, hashes_of
 from millstream.plan.frame_windows import TIME
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.frame_log import LogDelta
@@ -29,10 +30,6 @@ __all__ = ["JoinBuffer", "ProbeKeys", "clipped"]
 
 RUN_ROWS = 1 << 20
 """Runs of this size do not become longer."""
-
-_HASH_SEED = 0x6D75
-_MANY = 4
-"""A run this many times as long as a batch is looked up, not read through."""
 
 
 def clipped(time: int) -> int:
@@ -55,7 +52,7 @@ class ProbeKeys:
     def hashes(self) -> NDArray[np.uint64]:
         """The different hashes of the keys, in order."""
         if self._hashes is None:
-            self._hashes = np.unique(_hashes(self._rows, self._keys))
+            self._hashes = np.unique(hashes_of(self._rows, self._keys))
         return self._hashes
 
 
@@ -66,8 +63,7 @@ class _Run:
         self._all = rows
         self._times = rows[TIME].to_numpy()
         self._begin = 0
-        self._hashes: NDArray[np.uint64] | None = None
-        self._order: NDArray[np.intp] | None = None
+        self._lookup: HashLookup | None = None
 
     def __len__(self) -> int:
         return self._all.height - self._begin
@@ -108,20 +104,11 @@ class _Run:
     ) -> pl.DataFrame:
         """Return the rows of a piece of time, and of the wanted keys if they are many."""
         begin, end = self.between(first, last)
-        if end - begin <= _MANY * len(wanted):
+        if end - begin <= MANY * len(wanted):
             return self._all.slice(begin, max(end - begin, 0))
-        if self._hashes is None or self._order is None:
-            hashes = _hashes(self._all, keys)
-            self._order = np.argsort(hashes, kind="stable")
-            self._hashes = hashes[self._order]
-        starts = np.searchsorted(self._hashes, wanted.hashes, side="left")
-        nearest = self._hashes[np.minimum(starts, len(self._hashes) - 1)]
-        is_there = nearest == wanted.hashes
-        starts, hashes = starts[is_there], wanted.hashes[is_there]
-        counts = np.searchsorted(self._hashes, hashes, side="right") - starts
-        before = np.cumsum(counts) - counts
-        within = np.arange(counts.sum()) - np.repeat(before, counts)
-        places = self._order[np.repeat(starts, counts) + within]
+        if self._lookup is None:
+            self._lookup = HashLookup(hashes_of(self._all, keys))
+        places = self._lookup.places(wanted.hashes)
         candidates: pl.DataFrame = self._all[places[(begin <= places) & (places < end)]]
         return candidates
 
@@ -255,11 +242,6 @@ class JoinBuffer:
 def _together(found: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
     found = [rows for rows in found if rows.height]
     return pl.concat(found) if found else None
-
-
-def _hashes(rows: pl.DataFrame, keys: tuple[str, ...]) -> NDArray[np.uint64]:
-    hashes: NDArray[np.uint64] = rows.select(keys).hash_rows(_HASH_SEED).to_numpy()
-    return hashes
 
 
 def _known(least: int | None) -> int:

@@ -14,14 +14,13 @@ import numpy as np
 import polars as pl
 
 from millstream.operators.base import Operator
+from millstream.operators.frames.hash_lookup import MANY, HashLookup, hashes_of
 from millstream.operators.frames.spill import FrameQueue
 from millstream.plan.frames import JoinFrames, JoinStatic
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
     from millstream.plan.logical import Node
 
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["FrameHashJoinOperator", "FrameStaticJoinOperator"]
 
 _RIGHT = 1
-_HASH_SEED = 0x6D75
-_MANY = 4
-"""A right side this many times as long as a batch is looked up, not read through."""
 
 
 class FrameHashJoinOperator(Operator):
@@ -151,37 +147,18 @@ class FrameStaticJoinOperator(Operator):
 
 
 class _RightSide:
-    """All rows of the right side, in the order of the hashes of their keys.
-
-    Polars would hash a long right side again for every batch.  So only the rows whose
-    hash is that of a row of the batch are given to it; which of them match, it decides.
-    """
+    """All rows of the right side, found by the hashes of their keys."""
 
     def __init__(self, rows: pl.DataFrame, spec: JoinFrames) -> None:
+        self.rows = rows
         self._spec = spec
-        hashes = _hashes(rows, spec.right_on)
-        order = np.argsort(hashes, kind="stable")
-        self.rows, self._hashes = rows[order], hashes[order]
+        self._lookup = HashLookup(hashes_of(rows, spec.right_on))
 
     def joined(self, left: pl.DataFrame) -> pl.DataFrame:
         """Return what Polars makes of the batch and all of the right side."""
         right = self.rows
-        if right.height > _MANY * left.height:
-            right = self._near(left)
+        if right.height > MANY * left.height:
+            wanted = np.unique(hashes_of(left, self._spec.left_on))
+            right = right[self._lookup.places(wanted)]
         result: pl.DataFrame = self._spec.query(left.lazy(), right.lazy()).collect()
         return result
-
-    def _near(self, left: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows whose hash is that of a row of the batch."""
-        wanted = np.unique(_hashes(left, self._spec.left_on))
-        starts = np.searchsorted(self._hashes, wanted, side="left")
-        counts = np.searchsorted(self._hashes, wanted, side="right") - starts
-        before = np.cumsum(counts) - counts
-        within = np.arange(counts.sum()) - np.repeat(before, counts)
-        near: pl.DataFrame = self.rows[np.repeat(starts, counts) + within]
-        return near
-
-
-def _hashes(rows: pl.DataFrame, names: tuple[str, ...]) -> NDArray[np.uint64]:
-    hashes: NDArray[np.uint64] = rows.select(names).hash_rows(_HASH_SEED).to_numpy()
-    return hashes
