@@ -20,6 +20,7 @@ import polars as pl
 from millstream.state.base import Segment, SegmentKind
 from millstream.state.compaction import register_merger
 from millstream.state.frame_codec import decode_frame, encode_frame, frame_shards
+from millstream.state.stamps import RESTORED, Stamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,26 +78,20 @@ class FrameLogState:
         self._log = log
         self._keys = keys
         self._shard_count = shard_count
-        self._stamp = 1
-        #: The last stamp before the cut of each epoch.
-        self._stamps: dict[Epoch, int] = {}
-        self._stored = 0
-        log.begin_stamp(self._stamp, self._stored)
+        self._stamps = Stamps()
+        self._begin()
 
     def capture(self, epoch: Epoch, since: Epoch) -> LogCapture:
         """Gather what came after `since`; Polars never changes it."""
-        # An epoch that was not cut here is the one that was restored.
-        after = self._stamps.get(since, self._stored) if since else 0
-        told = self._log.delta(after)
-        self._stamps[epoch] = self._stamp
+        told = self._log.delta(self._stamps.after(since))
+        self._stamps.cut(epoch)
         self._begin()
         return LogCapture(told, self._keys, self._shard_count)
 
     def complete(self, epoch: Epoch) -> None:
         """Forget the stamps of epochs before it."""
-        self._stored = max(self._stored, self._stamps.get(epoch, 0))
-        self._stamps = {e: stamp for e, stamp in self._stamps.items() if e >= epoch}
-        self._log.begin_stamp(self._stamp, self._stored)
+        self._stamps.complete(epoch)
+        self._begin()
 
     def restore(self, segments: Iterable[Segment], shards: ShardRange) -> None:
         """Let the log become what the segments of every former task say."""
@@ -106,8 +101,7 @@ class FrameLogState:
             told, keys = _decoded(segment.payload)
             told = _within(told, keys, shards, self._shard_count)
             by_task.setdefault(segment.task, []).append(told)
-        self._stored = self._stamp
-        self._log.begin_stamp(self._stamp, self._stored)
+        self._log.begin_stamp(RESTORED, RESTORED)
         if by_task:
             self._log.restore_log([_joined(by_task[task]) for task in sorted(by_task)])
         self._begin()
@@ -116,8 +110,7 @@ class FrameLogState:
         """Do nothing: the operator owns the log."""
 
     def _begin(self) -> None:
-        self._stamp += 1
-        self._log.begin_stamp(self._stamp, self._stored)
+        self._log.begin_stamp(self._stamps.now, self._stamps.stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
 from millstream.state.spill_buffer import SpillBuffer, batch_from_bytes
+from millstream.state.stamps import RESTORED, Stamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -48,11 +49,10 @@ class KeptBatches:
         self._memory_bytes = memory_bytes
         self._shelf = SpillBuffer(memory_bytes)
         self._batches: list[Kept] = []
-        #: How many cuts there were before each batch came, and before the last `clear`.
-        self._stamps: list[int] = []
+        self._stamps = Stamps()
+        #: The stamps of the batches, and of the last `clear`.
+        self._came_at: list[int] = []
         self._cleared_at = 0
-        self._cuts = 1
-        self._cut_of: dict[Epoch, int] = {}
         #: Called before a capture, to append what was put aside.
         self.before_capture: Callable[[], None] = _nothing
 
@@ -70,13 +70,13 @@ class KeptBatches:
     def append(self, batch: Any) -> None:
         """Keep one more batch."""
         self._batches.append(self._shelf.put(batch))
-        self._stamps.append(self._cuts)
+        self._came_at.append(self._stamps.now)
 
     def clear(self) -> None:
         """Begin anew."""
         self._shelf = SpillBuffer(self._memory_bytes)
-        self._batches, self._stamps = [], []
-        self._cleared_at = self._cuts
+        self._batches, self._came_at = [], []
+        self._cleared_at = self._stamps.now
 
     def taken(self) -> list[Kept]:
         """Return all batches and begin anew."""
@@ -87,21 +87,19 @@ class KeptBatches:
     def capture(self, epoch: Epoch, since: Epoch) -> _Capture:
         """Return what came after the cut of `since`."""
         self.before_capture()
-        # An epoch that was not cut here is the one that was restored, before cut 1.
-        after = self._cut_of.get(since, 0) if since else -1
-        is_anew = after < 0 or self._cleared_at > after
+        after = self._stamps.after(since)
+        is_anew = not after or self._cleared_at > after
         new = [
             kept
-            for kept, stamp in zip(self._batches, self._stamps, strict=True)
+            for kept, stamp in zip(self._batches, self._came_at, strict=True)
             if is_anew or stamp > after
         ]
-        self._cut_of[epoch] = self._cuts
-        self._cuts += 1
+        self._stamps.cut(epoch)
         return _Capture(new, is_anew=is_anew)
 
     def complete(self, epoch: Epoch) -> None:
-        """Forget the cuts of epochs before it."""
-        self._cut_of = {e: cut for e, cut in self._cut_of.items() if e >= epoch}
+        """Forget the stamps of epochs before it."""
+        self._stamps.complete(epoch)
 
     def restore(self, segments: Iterable[Segment], shards: ShardRange) -> None:  # noqa: ARG002
         """Take over the batches of one or more former tasks."""
@@ -116,11 +114,11 @@ class KeptBatches:
             for data in by_task[task]:
                 # The store has checked that the payloads are ours.
                 self._batches.append(self._shelf.put(batch_from_bytes(data)))
-                self._stamps.append(0)
+                self._came_at.append(RESTORED)
 
     def close(self) -> None:
         """Give the memory back."""
-        self._batches, self._stamps = [], []
+        self._batches, self._came_at = [], []
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """State of frames by key, as snapshots want it.
 
-A table numbers the times between two cuts on its own, in *stamps*: what it took over
-in a restore has none, and what came after a cut has a higher one than what came before.
-Epochs are numbers of the job; which stamp stands for an epoch is known here.
+A table marks what it changes with stamps (`state.stamps`); what it took over in a restore
+has none.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.state.frame_codec import frame_segments, frame_within
+from millstream.state.stamps import Stamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from millstream.state.base import Segment, ShardRange
 
 __all__ = ["FrameState", "FrameTable"]
-
-_RESTORED = 1
-"""The last stamp that nothing after a restore has; 0 would mean everything."""
 
 
 class FrameTable(Protocol):
@@ -51,22 +48,18 @@ class FrameState:
         self._table = table
         self._keys = keys
         self._shard_count = shard_count
-        self._stamp = _RESTORED
-        #: The last stamp before the cut of each epoch.
-        self._stamps: dict[Epoch, int] = {}
+        self._stamps = Stamps()
 
     def capture(self, epoch: Epoch, since: Epoch) -> FrameCapture:
         """Gather the rows of the keys touched after `since`; Polars never changes them."""
-        # An epoch that was not cut here is the one that was restored.
-        after = self._stamps.get(since, _RESTORED) if since else 0
-        frame = self._table.delta(after)
-        self._stamps[epoch] = self._stamp
-        self._begin()
+        frame = self._table.delta(self._stamps.after(since))
+        self._stamps.cut(epoch)
+        self._table.begin_epoch(self._stamps.now)
         return FrameCapture(frame, self._keys, self._shard_count)
 
     def complete(self, epoch: Epoch) -> None:
         """Forget the stamps of epochs before it."""
-        self._stamps = {e: stamp for e, stamp in self._stamps.items() if e >= epoch}
+        self._stamps.complete(epoch)
 
     def restore(self, segments: Iterable[Segment], shards: ShardRange) -> None:
         """Take over the rows of these shards."""
@@ -75,7 +68,7 @@ class FrameState:
         told = [frame for frame in found if frame is not None]
         # The order of columns may have changed with the engine of the table.
         self._table.restore(frame.select(told[0].columns) for frame in told)
-        self._begin()
+        self._table.begin_epoch(self._stamps.now)
 
     def begin_anew(self, table: FrameTable) -> None:
         """Take the state of an empty table from now on.
@@ -84,14 +77,10 @@ class FrameState:
         frame cannot tell which keys are gone.
         """
         self._table = table
-        table.begin_epoch(self._stamp)
+        table.begin_epoch(self._stamps.now)
 
     def close(self) -> None:
         """Do nothing: the operator owns the table."""
-
-    def _begin(self) -> None:
-        self._stamp += 1
-        self._table.begin_epoch(self._stamp)
 
 
 @dataclass(frozen=True, slots=True)
