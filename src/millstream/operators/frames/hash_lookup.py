@@ -59,4 +59,5 @@ class HashLookup:
         counts = np.searchsorted(self._hashes, found, side="right") - starts
         before = np.cumsum(counts) - counts
         within = np.arange(counts.sum()) - np.repeat(before, counts)
-        return self._order[np.repeat(starts, counts) + within]
+        places: NDArray[np.intp] = self._order[np.repeat(starts, counts) + within]
+        return places
