@@ -70,9 +70,9 @@ class AsofJoinOperator(TimedJoinOperator):
             insert_in_order(entry[port], (time, value))
             sides.put(key, *entry)
             if port == RIGHT:
-                self.due.add(max(int(time), self.reached + 1), key)
+                self.due.add(key, max(int(time), self.reached + 1))
             else:
-                self.due.add(self._decision(time, entry[RIGHT]).time, key)
+                self.due.add(key, self._decision(time, entry[RIGHT]).time)
         return []
 
     def _is_late(self, time: int, port: int) -> bool:
@@ -181,13 +181,13 @@ class AsofJoinOperator(TimedJoinOperator):
         for time, _ in right[:1] if is_forward else right[1:2]:
             times.append(max(int(time), origin_watermark(time)))
         if times and reached < END_OF_TIME:
-            self.due.add(max(min(times), reached + 1), key)
+            self.due.add(key, max(min(times), reached + 1))
 
     def index(self) -> None:
         """Look at all keys that were restored as soon as time goes on."""
         self.due.clear()
         for key, _, _ in self._sides.items():
-            self.due.add(BEGINNING, key)
+            self.due.add(key, BEGINNING)
 
     def reset_after_flush(self) -> None:
         """Let time begin anew, without any rows."""

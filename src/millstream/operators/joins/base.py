@@ -7,13 +7,12 @@ meets depends on the timestamps alone and not on who was slow.
 
 from __future__ import annotations
 
-import heapq
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from millstream.operators.due import DueKeys, chunks
 from millstream.operators.rows.by_key import KeyedOperator
 from millstream.plan.time import LateRow, LateTimestamp
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from millstream.state.table import Table
 
 __all__ = [
-    "DueKeys",
+    "CHUNK_KEYS",
     "TimedJoinOperator",
     "insert_in_order",
     "later",
@@ -37,7 +36,9 @@ __all__ = [
     "time_of",
 ]
 
-_SLICE_KEYS = 256
+CHUNK_KEYS = 256
+"""Keys that are settled at a time; each may have many rows to say."""
+
 time_of = itemgetter(0)
 
 
@@ -67,62 +68,6 @@ def insert_in_order(rows: list[Any], row: Any) -> None:
         rows.append(row)
     else:
         rows.insert(bisect_right(rows, row[0], key=time_of), row)
-
-
-class DueKeys:
-    """Which keys have something to do at which time.
-
-    Examples
-    --------
-    >>> due = DueKeys()
-    >>> due.add(5, "a"), due.add(3, "b"), due.add(9, "c")
-    (None, None, None)
-    >>> list(due.until(4)), list(due.keys_until(5)), due.next
-    ([(3, ['b'])], [['a']], 9)
-    """
-
-    def __init__(self) -> None:
-        self._keys: dict[int, set[Any]] = {}
-        self._times: list[int] = []
-
-    @property
-    def next(self) -> int | None:
-        """The earliest time at which something is due."""
-        return self._times[0] if self._times else None
-
-    def add(self, time: int, key: Any) -> None:
-        """Let a key be due at a time."""
-        keys = self._keys.get(time)
-        if keys is None:
-            self._keys[time] = {key}
-            heapq.heappush(self._times, time)
-        else:
-            keys.add(key)
-
-    def until(self, time: int) -> Iterator[tuple[int, list[Any]]]:
-        """Take out and yield what is due until a time, in order and in slices."""
-        while self._times and self._times[0] <= time:
-            due = heapq.heappop(self._times)
-            for keys in _sliced(self._keys.pop(due)):
-                yield due, keys
-
-    def keys_until(self, time: int) -> Iterator[list[Any]]:
-        """Take out and yield the keys that are due until a time, each once."""
-        found: set[Any] = set()
-        while self._times and self._times[0] <= time:
-            found |= self._keys.pop(heapq.heappop(self._times))
-        return _sliced(found)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._keys.clear()
-        self._times.clear()
-
-
-def _sliced(keys: set[Any]) -> Iterator[list[Any]]:
-    keys_iterator = iter(keys)
-    while some := list(islice(keys_iterator, _SLICE_KEYS)):
-        yield some
 
 
 class TimedJoinOperator(KeyedOperator, ABC):
@@ -167,8 +112,9 @@ class TimedJoinOperator(KeyedOperator, ABC):
     def advance(self, time: int) -> Iterator[Rows]:
         """Yield what follows for keys that are due."""
         self.reached = max(self.reached, time)
-        for keys in self.due.keys_until(time):
-            rows = self.settle(keys, time)
+        due = [key for _, keys in self.due.taken(time) for key in keys]
+        for some in chunks(due, CHUNK_KEYS):
+            rows = self.settle(some, time)
             if rows:
                 yield rows
 

@@ -69,7 +69,7 @@ class IntervalJoinOperator(TimedJoinOperator):
                     self._meet(key, pair, result)
             insert_in_order(entry[port], row)
             if entry[port][0] is row:
-                self.due.add(time + upper, key)
+                self.due.add(key, time + upper)
         return result
 
     def _meet(self, key: Any, pair: tuple[Any, Any], result: Rows) -> None:
@@ -131,4 +131,4 @@ class IntervalJoinOperator(TimedJoinOperator):
     def _note_due(self, key: Any, entry: Any) -> None:
         for side in (LEFT, RIGHT):
             if entry[side]:
-                self.due.add(int(entry[side][0][0]) + self._reach[side][1], key)
+                self.due.add(key, int(entry[side][0][0]) + self._reach[side][1])

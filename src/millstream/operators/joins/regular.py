@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.joins.base import DueKeys, later
+from millstream.operators.due import DueKeys, chunks
+from millstream.operators.joins.base import CHUNK_KEYS, later
 from millstream.operators.rows.by_key import KeyedOperator
 from millstream.plan.joins import LEFT, RIGHT, How, Join
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["HashJoinOperator"]
 
 _VALUE, _EXPIRES_MS, _IS_MATCHED = 0, 1, 2
-_CHANGED_KEYS = 1024
 
 
 class HashJoinOperator(KeyedOperator):
@@ -55,7 +55,7 @@ class HashJoinOperator(KeyedOperator):
     def tick_at_ms(self) -> int | None:  # type: ignore[override]  # follows from the rows
         """When the next row expires."""
         self._index()
-        return self._due.next
+        return self._due.first
 
     def process(self, rows: Rows, port: int) -> Rows:
         result: Rows = []
@@ -73,7 +73,7 @@ class HashJoinOperator(KeyedOperator):
                 entry = entries[key] = ([], [])
             meet(key, entry, port, [value, expires_ms, False], result)
             if expires_ms is not None:
-                self._due.add(expires_ms, key)
+                self._due.add(key, expires_ms)
         return result
 
     def _meet(
@@ -112,14 +112,15 @@ class HashJoinOperator(KeyedOperator):
     def tick(self, now_ms: int) -> Iterator[Rows]:
         """Yield rows that expire without having met another; drop what expires."""
         self._index()
-        for _, keys in self._due.until(now_ms):
-            entries = self.entries if self.table is None else self.table.touch(keys)
-            result: Rows = []
-            for key in keys:
-                if key in entries:
-                    self._expire(key, entries, now_ms, result)
-            if result:
-                yield result
+        for _, due in self._due.taken(now_ms):
+            for keys in chunks(due, CHUNK_KEYS):
+                entries = self.entries if self.table is None else self.table.touch(keys)
+                result: Rows = []
+                for key in keys:
+                    if key in entries:
+                        self._expire(key, entries, now_ms, result)
+                if result:
+                    yield result
 
     def _expire(
         self, key: Any, entries: dict[Any, Any], now_ms: int, result: Rows
@@ -131,8 +132,15 @@ class HashJoinOperator(KeyedOperator):
             if gone:
                 rows[:] = [row for row in rows if row[_EXPIRES_MS] > now_ms]
                 result += self._alone(key, side, gone)
-        if not entry[LEFT] and not entry[RIGHT]:
+        if entry[LEFT] or entry[RIGHT]:
+            self._wait(key, entry)
+        else:
             del entries[key]
+
+    def _wait(self, key: Any, entry: Any) -> None:
+        """Let a key be due when the first of its rows expires."""
+        for row in (*entry[LEFT], *entry[RIGHT]):
+            self._due.add(key, row[_EXPIRES_MS])
 
     def _alone(self, key: Any, side: int, rows: list[Any]) -> Rows:
         """Return what comes out of rows of which some have met no other."""
@@ -193,8 +201,7 @@ class HashJoinOperator(KeyedOperator):
     def _change(self, change: Any) -> None:
         """Change all entries in place, and let the next snapshot know."""
         keys = [key for entries in self.batches() for key, _ in entries]
-        for start in range(0, len(keys), _CHANGED_KEYS):
-            some = keys[start : start + _CHANGED_KEYS]
+        for some in chunks(keys):
             entries = self.entries if self.table is None else self.table.touch(some)
             for key in some:
                 change(entries[key])
@@ -206,9 +213,8 @@ class HashJoinOperator(KeyedOperator):
         if not self._is_indexed:
             self._is_indexed = True
             for entries in self.batches():
-                for key, sides in entries:
-                    for row in (*sides[LEFT], *sides[RIGHT]):
-                        self._due.add(row[_EXPIRES_MS], key)
+                for key, entry in entries:
+                    self._wait(key, entry)
 
 
 def _timed_pair(key: Any, port: int, own: Any, other: Any) -> Any:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.base import Operator, Rows
+from millstream.operators.due import chunks
+from millstream.operators.joins.base import CHUNK_KEYS
 from millstream.plan.joins import RIGHT, How, JoinTable
 from millstream.state.nan import rows_with_one_nan
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["TableJoinOperator", "with_table_row"]
 
 _AT_ONCE = 0
-_SLICE_KEYS = 256
 
 
 def with_table_row(how: How, value: Any, found: list[Any]) -> list[Any]:
@@ -86,8 +87,7 @@ class TableJoinOperator(Operator):
     def _waited(self) -> Iterator[Rows]:
         """Join the left rows that waited."""
         keys = [key for key, left, _ in self._sides.items() if left]
-        for start in range(0, len(keys), _SLICE_KEYS):
-            some = keys[start : start + _SLICE_KEYS]
+        for some in chunks(keys, CHUNK_KEYS):
             self._sides.open(some)
             result: Rows = []
             for key in some:

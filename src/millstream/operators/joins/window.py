@@ -12,7 +12,12 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.joins.base import TimedJoinOperator, origin_watermark
+from millstream.operators.due import chunks
+from millstream.operators.joins.base import (
+    CHUNK_KEYS,
+    TimedJoinOperator,
+    origin_watermark,
+)
 from millstream.plan.joins import LEFT, RIGHT, How, JoinWindow
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
@@ -79,7 +84,7 @@ class WindowJoinOperator(TimedJoinOperator):
         end = self._first_end(pane)
         if fired is not None:
             end = max(end, fired + self._slide)
-        self.due.add(end - 1, key)
+        self.due.add(key, end - 1)
 
     def index(self) -> None:
         self.due.clear()
@@ -91,10 +96,11 @@ class WindowJoinOperator(TimedJoinOperator):
     def advance(self, time: int) -> Iterator[Rows]:
         """Yield what the windows hold that end until `time`, one after the other."""
         self.reached = max(self.reached, time)
-        for due, keys in self.due.until(time):
-            rows = self.settle(keys, due)
-            if rows:
-                yield rows
+        for due, keys in self.due.taken(time):
+            for some in chunks(keys, CHUNK_KEYS):
+                rows = self.settle(some, due)
+                if rows:
+                    yield rows
 
     def settle(self, keys: list[Any], time: int) -> Rows:
         entries = self.opened(keys)
@@ -164,7 +170,8 @@ class ClockWindowJoinOperator(WindowJoinOperator):
     @property
     def tick_at_ms(self) -> int | None:  # type: ignore[override]  # follows from the rows
         """The end of the next window."""
-        return None if self.due.next is None else self.due.next + 1
+        first = self.due.first
+        return None if first is None else first + 1
 
     def process(self, rows: Rows, port: int) -> Rows:
         # A clock that was set back must not open a window that is over.

@@ -8,11 +8,11 @@ restore, and known in memory from then on.
 from __future__ import annotations
 
 import heapq
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import UsageError
 from millstream.operators.base import do_nothing
+from millstream.operators.due import DueKeys, chunks
 from millstream.operators.rows.by_key import KeyedOperator
 from millstream.operators.rows.expiry import expire, next_expiry
 from millstream.operators.rows.timers import (
@@ -20,7 +20,6 @@ from millstream.operators.rows.timers import (
     PROCESSING,
     WAITING,
     Timer,
-    TimerIndex,
     Timers,
     due_times_of,
 )
@@ -75,10 +74,8 @@ class ProcessOperator(KeyedOperator):
         self._process = self._timed if self._is_timed else self._untimed
         if spec.in_time_order:
             self._process, self.is_guarded = self._put_aside, False
-        self._indexes: dict[Kind, TimerIndex] = {
-            EVENT: TimerIndex(),
-            PROCESSING: TimerIndex(),
-        }
+        #: When to look at each key: at its earliest timer, or before.
+        self._indexes: dict[Kind, DueKeys] = {EVENT: DueKeys(), PROCESSING: DueKeys()}
         if table is not None and self._is_timed:
             reached = TaskState(
                 lambda: self._function.watermark, self._put_watermarks, is_shared=True
@@ -147,7 +144,7 @@ class ProcessOperator(KeyedOperator):
                 continue
             state = states.setdefault(key, {})
             state.setdefault((WAITING, timestamp), []).append(value)
-            index.put(key, timestamp)
+            index.add(key, timestamp)
         return []
 
     def advance(self, time: int) -> Iterator[Rows]:
@@ -226,8 +223,7 @@ class ProcessOperator(KeyedOperator):
         firing = _Firing(self._indexes[kind], until)
         made: Rows = []
         while (time := firing.first) is not None:
-            keys = iter(firing.take())
-            while some := list(islice(keys, _LEAVING_ROWS)):
+            for some in chunks(firing.take()):
                 for rows in self._fired_at(time, kind, some, firing):
                     made += rows
                     if len(made) >= _LEAVING_ROWS:
@@ -267,7 +263,7 @@ class ProcessOperator(KeyedOperator):
     def _note_added(self, key: Any) -> None:
         """Take note of what will be due that was not before."""
         for kind, time in self._timers.added:
-            self._indexes[kind].put(key, time)
+            self._indexes[kind].add(key, time)
         self._timers.added.clear()
 
     def _note_set(
@@ -276,11 +272,11 @@ class ProcessOperator(KeyedOperator):
         """Do the like for what `on_timer` set, which may be due at once."""
         for added_kind, time in self._timers.added:
             if added_kind != kind or time > firing.until:
-                self._indexes[added_kind].put(key, time)
+                self._indexes[added_kind].add(key, time)
             elif (kind, time) in state:
                 firing.put(key, time)
             else:  # The clock was set back, and a value expires.
-                self._indexes[kind].put(key, firing.until + 1)
+                self._indexes[kind].add(key, firing.until + 1)
         self._timers.added.clear()
 
     def _check_end(self, key: Any, firing: _Firing) -> None:
@@ -311,9 +307,9 @@ class ProcessOperator(KeyedOperator):
         for key, state in self.table.items():
             for kind, index in self._indexes.items():
                 for time in due_times_of(state, kind):
-                    index.put(key, time)
+                    index.add(key, time)
             if (expiry := next_expiry(state)) is not None:
-                self._indexes[PROCESSING].put(key, expiry)
+                self._indexes[PROCESSING].add(key, expiry)
 
     def _set_tick(self) -> None:
         self.tick_at_ms = self._indexes[PROCESSING].first
@@ -322,7 +318,7 @@ class ProcessOperator(KeyedOperator):
 class _Firing:
     """What is due up to a time, while it is being worked off."""
 
-    def __init__(self, index: TimerIndex, until: int) -> None:
+    def __init__(self, index: DueKeys, until: int) -> None:
         self.until = until
         self._index = index
         #: Times of keys that have been looked at; a key may have many.
@@ -362,7 +358,7 @@ class _Firing:
             elif due_time > self.until and (later is None or due_time < later):
                 later = due_time
         if later is not None:
-            self._index.put(key, later)
+            self._index.add(key, later)
 
     def counted(self, key: Any) -> int:
         """Count a timer that has set another; return how many did."""

@@ -1,4 +1,4 @@
-"""Timers of stateful functions: how they are kept, and which keys have one due.
+"""Timers of stateful functions: how they are kept.
 
 A timer is an entry of its key's state, under the name ``(kind, time)``; so it is stored,
 restored and moved with the key, and there is one for each time.  What is here besides
@@ -7,7 +7,6 @@ follows from those entries.  Nothing here calls a function of the user.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -27,7 +26,6 @@ __all__ = [
     "WAITING",
     "Kind",
     "Timer",
-    "TimerIndex",
     "Timers",
     "due_times_of",
     "times_of",
@@ -40,8 +38,6 @@ PROCESSING: Kind = "processing"
 
 WAITING = "waiting"
 """Under ``(WAITING, timestamp)`` stand the records that wait for event time."""
-
-_STALE_MIN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,75 +176,3 @@ class Timers:
         self._owner.key_state[kind, time] = None
         self.added.append((kind, time))
         return time
-
-
-class TimerIndex:
-    """The keys with timers, each with a time at which to look at it.
-
-    That is when its earliest timer is due, or before: timers that are cancelled leave it
-    as it is.  So setting a timer anew with every record costs no more than a look.
-
-    Examples
-    --------
-    >>> index = TimerIndex()
-    >>> index.put("a", 7), index.put("b", 5), index.put("a", 5), index.put("b", 9)
-    (None, None, None, None)
-    >>> index.first
-    5
-    >>> sorted(index.take()), index.first
-    (['a', 'b'], None)
-    """
-
-    __slots__ = ("_heap", "_pushed", "_times")
-
-    def __init__(self) -> None:
-        self._times: dict[Any, int] = {}
-        #: Time, number, key; stale where `_times` says otherwise.
-        self._heap: list[tuple[int, int, Any]] = []
-        self._pushed = 0
-
-    def __len__(self) -> int:
-        return len(self._times)
-
-    def put(self, key: Any, time: int) -> None:
-        """Look at the key at `time`, or before if that was agreed."""
-        known = self._times.get(key)
-        if known is not None and known <= time:
-            return
-        self._times[key] = time
-        self._pushed += 1
-        heapq.heappush(self._heap, (time, self._pushed, key))
-        if len(self._heap) > 2 * len(self._times) + _STALE_MIN:
-            self._rebuild()
-
-    @property
-    def first(self) -> int | None:
-        """The earliest time, if there is one."""
-        heap, times = self._heap, self._times
-        while heap:
-            time, _, key = heap[0]
-            if times.get(key) == time:
-                return time
-            heapq.heappop(heap)
-        return None
-
-    def take(self) -> list[Any]:
-        """Remove and return the keys of the earliest time."""
-        first, taken = self.first, []
-        while self._heap and self.first == first:
-            _, _, key = heapq.heappop(self._heap)
-            del self._times[key]
-            taken.append(key)
-        return taken
-
-    def clear(self) -> None:
-        """Forget all keys."""
-        self._times.clear()
-        self._heap.clear()
-
-    def _rebuild(self) -> None:
-        """Drop what is stale, before it outweighs the rest."""
-        entries = enumerate(self._times.items())
-        self._heap = [(time, number, key) for number, (key, time) in entries]
-        self._pushed = len(self._heap)
-        heapq.heapify(self._heap)

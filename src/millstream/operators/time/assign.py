@@ -6,7 +6,6 @@ source, or a channel.  It does not know how watermarks travel.
 
 from __future__ import annotations
 
-import heapq
 import pickle
 from collections.abc import Callable
 from itertools import islice
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from millstream.operators.base import Operator, Rows
+from millstream.operators.due import DueKeys
 from millstream.operators.rows.by_key import KeyedOperator
 from millstream.plan.time import (
     TIME_LIMIT,
@@ -295,17 +295,15 @@ class SortByTimeOperator(KeyedOperator):
     def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
         super().__init__(nodes, table)
         self._has_keys = nodes[0].takes_pairs
-        #: The earliest row of every key, by time; not all are up to date.
-        self._heap: list[tuple[int, int, Any]] = []
-        self._least: dict[Any, int] = {}
-        self._pushed = 0
+        #: When the earliest row of every key is due.
+        self._due = DueKeys()
         self._is_indexed = False
         self._reached = BEGINNING
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         self._index()
         pairs = rows if self._has_keys else [(None, row) for row in rows]
-        waiting = self.touched(pairs)
+        waiting, due, least = self.touched(pairs), self._due, self._due.time_of
         for key, row in pairs:
             time = row[0]
             if time <= self._reached or type(time) is LateTimestamp:
@@ -313,22 +311,18 @@ class SortByTimeOperator(KeyedOperator):
                 self.late_count += 1
             elif key in waiting:
                 waiting[key].append(row)
-                if time < self._least[key]:
-                    self._push(key, time)
+                if time < least[key]:
+                    due.add(key, time)
             else:
                 waiting[key] = [row]
-                self._push(key, time)
+                due.add(key, time)
         return []
 
     def advance(self, time: int) -> Iterator[Rows]:
         """Yield the rows whose time has come, in order."""
         self._index()
         self._reached = max(self._reached, time)
-        keys: set[Any] = set()
-        while self._heap and self._heap[0][0] <= time:
-            least, _, key = heapq.heappop(self._heap)
-            if self._least.get(key) == least:
-                keys.add(key)
+        keys = [key for _, due in self._due.taken(time) for key in due]
         ready = iter(sorted(self._taken(keys, time), key=_time_of_pair))
         while rows := list(islice(ready, _LEAVING_ROWS)):
             yield rows if self._has_keys else [row for _, row in rows]
@@ -339,24 +333,19 @@ class SortByTimeOperator(KeyedOperator):
     def restart(self, ended: frozenset[int]) -> None:
         """Forget all rows, and the time."""
         super().restart(ended)
-        self._heap, self._least, self._reached = [], {}, BEGINNING
+        self._due.clear()
+        self._reached = BEGINNING
 
-    def _taken(self, keys: set[Any], time: int) -> Iterator[tuple[Any, Any]]:
+    def _taken(self, keys: list[Any], time: int) -> Iterator[tuple[Any, Any]]:
         """Take the rows of keys up to a time out of what waits."""
         waiting = self.entries if self.table is None else self.table.touch(keys)
         for key in keys:
             rows = waiting.pop(key)
-            del self._least[key]
             yield from ((key, row) for row in rows if row[0] <= time)
             rest = [row for row in rows if row[0] > time]
             if rest:
                 waiting[key] = rest
-                self._push(key, min(map(_timestamp_of, rest)))
-
-    def _push(self, key: Any, time: int) -> None:
-        self._least[key] = time
-        self._pushed += 1
-        heapq.heappush(self._heap, (time, self._pushed, key))
+                self._due.add(key, min(map(_timestamp_of, rest)))
 
     def _index(self) -> None:
         """Find the earliest rows of what was restored."""
@@ -365,7 +354,7 @@ class SortByTimeOperator(KeyedOperator):
         self._is_indexed = True
         kept = self.entries if self.table is None else self.table
         for key, rows in kept.items():
-            self._push(key, min(map(_timestamp_of, rows)))
+            self._due.add(key, min(map(_timestamp_of, rows)))
 
 
 def _are_in_time(times: list[int]) -> bool:

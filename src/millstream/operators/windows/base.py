@@ -7,7 +7,6 @@ the windows are in event time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.rows.by_key import KeyedOperator
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
     from millstream.ports import Clock
     from millstream.state.table import Table
 
-__all__ = ["ByTheClock", "KeyedWindowOperator", "TimedWindowOperator", "chunks"]
-
-_CHUNK_KEYS = 1024
+__all__ = ["ByTheClock", "KeyedWindowOperator", "TimedWindowOperator"]
 
 
 class KeyedWindowOperator(KeyedOperator):
@@ -146,10 +143,3 @@ class ByTheClock(TimedWindowOperator):
         self.reached = max(self.reached, now_ms - 1)
         yield from self.fire(self.reached)
         self.set_tick()
-
-
-def chunks(keys: list[Any]) -> Iterator[list[Any]]:
-    """Yield keys some at a time."""
-    waiting = iter(keys)
-    while chunk := list(islice(waiting, _CHUNK_KEYS)):
-        yield chunk

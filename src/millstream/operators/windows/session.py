@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.windows.base import ByTheClock, TimedWindowOperator, chunks
+from millstream.operators.due import DueKeys, chunks
+from millstream.operators.windows.base import ByTheClock, TimedWindowOperator
 from millstream.operators.windows.content import content_of
-from millstream.operators.windows.due import DueKeys
 from millstream.plan.time import LateTimestamp
 from millstream.plan.windows import SessionWindows, Window
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME

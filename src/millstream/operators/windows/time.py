@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.windows.base import ByTheClock, TimedWindowOperator, chunks
+from millstream.operators.due import DueKeys, chunks
+from millstream.operators.windows.base import ByTheClock, TimedWindowOperator
 from millstream.operators.windows.content import Accumulators, content_of
-from millstream.operators.windows.due import DueKeys
 from millstream.operators.windows.panes import FEW_PANES, TwoStacks, present, stored_in
 from millstream.plan.aggregate import MISSING
 from millstream.plan.time import LateTimestamp

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.windows.due import DueKeys
+from millstream.operators.due import DueKeys
 from millstream.plan.windows import Action, TriggerContext
 
 if TYPE_CHECKING:

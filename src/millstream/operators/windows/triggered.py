@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.windows.base import TimedWindowOperator, chunks
+from millstream.operators.due import chunks
+from millstream.operators.windows.base import TimedWindowOperator
 from millstream.operators.windows.content import content_of
 from millstream.operators.windows.trigger_calls import KEPT, TriggerCalls
 from millstream.plan.windows import GlobalWindow, Window

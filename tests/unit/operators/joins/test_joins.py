@@ -126,7 +126,7 @@ def test_nothing_is_kept_once_time_has_passed(name: str) -> None:
     bench.advance(100)
 
     assert kept(bench) == []
-    assert bench.operator.due.next is None  # type: ignore[attr-defined]
+    assert bench.operator.due.first is None  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("spec", TIMED.values(), ids=TIMED)

@@ -9,7 +9,6 @@ import pytest
 
 import millstream as ms
 from millstream.operators.rows import processing
-from millstream.operators.rows.timers import TimerIndex
 from millstream.protocol.watermark import END_OF_TIME
 from millstream.testing import FunctionHarness, ManualClock
 
@@ -216,18 +215,8 @@ def test_processing_time_that_is_moved_on_costs_one_look() -> None:
     assert len(harness.timers("a")) == 1
     index = harness._operator._indexes["processing"]
     assert len(index) == 1
-    assert len(index._heap) == 1
+    assert index._noted == 1
     assert [what[1] for _, what in harness.advance("2m")] == [60_999]
-
-
-def test_index_does_not_grow_with_timers_that_come_and_go() -> None:
-    """Short timers beside a long one leave nothing behind for every turn."""
-    index = TimerIndex()
-    for now in range(10_000):
-        index.put("a", 100_000)
-        index.put("a", now)
-        assert index.take() == ["a"]
-        assert len(index._heap) < 200
 
 
 def test_record_knows_its_timestamp_and_the_watermark() -> None:
