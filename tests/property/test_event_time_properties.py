@@ -20,6 +20,7 @@ from millstream.operators.time.assign import (
 from millstream.plan.time import AssignTime, InTimeOrder, LateTimestamp
 from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import BEGINNING
+from millstream.state.table import PlainTable
 from millstream.testing import ManualClock
 
 TIMES = st.lists(st.integers(-30, 30), max_size=12)
@@ -108,7 +109,7 @@ def test_rows_leave_in_the_order_of_their_time(
 ) -> None:
     """Every row leaves once its time has come, or is late; none is lost or doubled."""
     operator = SortByTimeOperator(
-        nodes([InTimeOrder()], takes_pairs=True, takes_times=True)
+        nodes([InTimeOrder()], takes_pairs=True, takes_times=True), PlainTable()
     )
     steps = sorted(watermarks)
     out: list[Any] = []

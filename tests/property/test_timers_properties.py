@@ -26,6 +26,7 @@ from millstream.protocol.ids import Epoch
 from millstream.protocol.watermark import END_OF_TIME
 from millstream.state.keyhash import key_hash, shard_of
 from millstream.state.settings import StateSettings
+from millstream.state.table import PlainTable
 from millstream.testing import FunctionHarness, ManualClock
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class Tasks:
 
     def made(self) -> ProcessOperator:
         of = replace(node(specs.Process(Acting())), takes_times=True, makes_times=True)
-        table = None if self.settings is None else self.settings.make_table()
+        table = PlainTable() if self.settings is None else self.settings.make_table()
         return ProcessOperator((of,), table, self.clock)
 
     def owner(self, key: Any) -> int:

@@ -30,10 +30,10 @@ def restored_rows_are_never_dropped(patch: Patch) -> None:
 )
 def dropped_rows_are_not_in_the_delta(patch: Patch) -> None:
 
-    def opened(self: TimedJoinOperator, keys: list[Any]) -> dict[Any, Any]:
-        return self.entries if self.table is None else self.table.peek(keys)
+    def entries_of(self: TimedJoinOperator, keys: list[Any]) -> dict[Any, Any]:
+        return self.table.peek(keys)
 
-    patch.setattr(TimedJoinOperator, "opened", opened)
+    patch.setattr(TimedJoinOperator, "entries_of", entries_of)
 
 
 @canary(flows.window_joined, "A restored key says again what its last windows said.")

@@ -23,7 +23,7 @@ def restored_timers_are_not_found(patch: Patch) -> None:
 )
 def fired_timers_are_not_in_the_delta(patch: Patch) -> None:
 
-    def states_of(self: ProcessOperator, keys: list[Any]) -> dict[Any, Any]:
-        return self.entries if self.table is None else self.table.peek(keys)
+    def entries_of(self: ProcessOperator, keys: list[Any]) -> dict[Any, Any]:
+        return self.table.peek(keys)
 
-    patch.setattr(ProcessOperator, "_states_of", states_of)
+    patch.setattr(ProcessOperator, "entries_of", entries_of)

@@ -29,7 +29,7 @@ def restored_sessions_are_not_found(patch: Patch) -> None:
 def windows_that_are_over_are_not_in_the_delta(patch: Patch) -> None:
 
     def entries_of(self: KeyedWindowOperator, keys: list[Any]) -> dict[Any, Any]:
-        return self.entries if self.table is None else self.table.peek(keys)
+        return self.table.peek(keys)
 
     patch.setattr(KeyedWindowOperator, "entries_of", entries_of)
 

@@ -50,6 +50,7 @@ from millstream.plan.joins import (
 from millstream.plan.text_steps import text_splits
 from millstream.plan.time import AssignTime, InTimeOrder
 from millstream.plan.windows import CombineWindows, Windowed
+from millstream.state.table import PlainTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,9 +97,9 @@ class TaskContext:
     generation: int = 0
     clock: Clock = field(kw_only=True)
 
-    def make_table(self) -> Table | None:
-        """Return an empty table for state by key, or None if a dict will do."""
-        return None if self.state is None else self.state.make_table()
+    def make_table(self) -> Table:
+        """Return an empty table for state by key."""
+        return PlainTable() if self.state is None else self.state.make_table()
 
 
 def build_chain(nodes: Sequence[Node], context: TaskContext) -> list[Operator]:
@@ -212,7 +213,7 @@ def _alone(kind: Callable[[tuple[Node, ...]], Operator]) -> Factory:
     return lambda run, _: kind(run)
 
 
-def _by_key(kind: Callable[[tuple[Node, ...], Table | None], Operator]) -> Factory:
+def _by_key(kind: Callable[[tuple[Node, ...], Table], Operator]) -> Factory:
     """Return how to make an operator that keeps something for every key."""
     return lambda run, context: kind(run, context.make_table())
 

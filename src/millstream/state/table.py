@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import Epoch
     from millstream.state.base import ShardRange
 
-__all__ = ["MemoryTable", "Table", "apply_rows"]
+__all__ = ["MemoryTable", "PlainTable", "Table", "apply_rows"]
 
 
 class Table(State, Protocol):
@@ -152,6 +152,34 @@ class MemoryTable:
     def close(self) -> None:
         """Free the memory."""
         self._entries = {}
+
+
+class PlainTable(MemoryTable):
+    """The table where no snapshots are taken: it notes no changes.
+
+    Examples
+    --------
+    >>> table = PlainTable()
+    >>> table.touch(["a"]).update(a=1)
+    >>> list(table.items())
+    [('a', 1)]
+    """
+
+    def __init__(self) -> None:
+        super().__init__(shard_count=1)
+
+    def touch(self, keys: Iterable[Any]) -> dict[Any, Any]:  # noqa: ARG002 - all are there
+        """Return all entries."""
+        return self._entries
+
+    def delete_all(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+
+    def capture(self, epoch: Epoch, since: Epoch) -> RowsCapture:  # noqa: ARG002
+        """Fail: it is not known what has changed."""
+        msg = "a snapshot is taken of a table that notes no changes"
+        raise AssertionError(msg)
 
 
 class RowsCapture:

@@ -201,7 +201,6 @@ class FunctionHarness(Generic[K, V, O]):
 
     def keys(self) -> list[K]:
         """Return the keys that have state or timers."""
-        assert self._operator.table is not None
         return [key for key, _ in self._operator.table.items()]
 
     def state(self, key: K) -> dict[str, Any]:
@@ -223,7 +222,6 @@ class FunctionHarness(Generic[K, V, O]):
         return ProcessOperator((self._node,), self._settings.make_table(), self.clock)
 
     def _entry(self, key: K) -> dict[Any, Any]:
-        assert self._operator.table is not None
         entry: dict[Any, Any] = self._operator.table.peek([key]).get(key, {})
         return entry
 

@@ -18,11 +18,13 @@ from millstream.api.state_handles import ListState
 from millstream.config import Config
 from millstream.errors import SnapshotError
 from millstream.operators.build import TaskContext, build_chain
+from millstream.operators.rows.by_key import KeyedOperator
 from millstream.plan import aggregate
 from millstream.plan import nodes as specs
 from millstream.plan.logical import Node
 from millstream.protocol.ids import Epoch
 from millstream.state.settings import StateSettings
+from millstream.state.table import PlainTable
 from millstream.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -160,7 +162,10 @@ def test_table_changes_no_result(spec: Spec, settings: StateSettings | None) -> 
 @pytest.mark.parametrize("spec", KEYED.values(), ids=KEYED)
 def test_nothing_is_tracked_without_snapshots(spec: Spec) -> None:
     """Who takes no snapshots pays nothing for them."""
-    assert made(spec, None).state is None
+    operator = made(spec, None)
+
+    assert isinstance(operator, KeyedOperator)
+    assert type(operator.table) is PlainTable
 
 
 def test_forgotten_key_is_a_deletion() -> None:

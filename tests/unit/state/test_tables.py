@@ -7,12 +7,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millstream.errors import SnapshotError
 from millstream.protocol.ids import Epoch
 from millstream.state.keyhash import shard_of
 from millstream.state.row_codec import DELETED, decode_rows
 from millstream.state.settings import StateSettings
+from millstream.state.table import PlainTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -326,3 +329,26 @@ def test_deleting_everything_is_told_by_the_next_delta(
 
     restored.restore([*first, *second], EVERYTHING)
     assert content(restored) == content(table) == {"b": 3, "c": 4}
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.integers(0, 5), st.integers() | st.none())
+        | st.sampled_from(["clear", "delete_all"])
+    )
+)
+def test_plain_table_is_a_dict(steps: list[Any]) -> None:
+    """Nothing but that: it notes no changes, so that no snapshot can be taken of it."""
+    table, expected = PlainTable(), dict[int, int | None]()
+    table.keep_keys()
+    for step in steps:
+        if isinstance(step, str):
+            getattr(table, step)()
+            expected.clear()
+        else:
+            for entries in (table.touch(iter(step)), expected):
+                entries.update(step)
+        assert content(table) == table.peek(expected) == expected
+
+    with pytest.raises(AssertionError, match="notes no changes"):
+        table.capture(Epoch(1), BEGINNING)

@@ -45,7 +45,7 @@ class AsofJoinOperator(TimedJoinOperator):
     """Left rows that wait and right rows that may be needed, in the order of time."""
 
     def __init__(self, nodes: tuple[Node, ...], sides: Sides) -> None:
-        super().__init__(nodes, kept=sides.state)
+        super().__init__(nodes, sides.table, sides.state)
         spec = nodes[0].spec
         assert isinstance(spec, JoinAsof)
         self._how = spec.how
@@ -192,11 +192,6 @@ class AsofJoinOperator(TimedJoinOperator):
     def reset_after_flush(self) -> None:
         """Let time begin anew, without any rows."""
         super().reset_after_flush()
-        self._sides.clear()
-
-    def restart(self, ended: frozenset[int]) -> None:
-        """Forget all rows, and the time."""
-        super().restart(ended)
         self._sides.clear()
 
 

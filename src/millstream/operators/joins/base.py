@@ -78,7 +78,7 @@ class TimedJoinOperator(KeyedOperator, ABC):
     Parameters
     ----------
     kept
-        Where entries are, if that is not the table itself.
+        What is stored, if that is not the table itself.
     """
 
     keeps_keys = False
@@ -86,17 +86,15 @@ class TimedJoinOperator(KeyedOperator, ABC):
     def __init__(
         self,
         nodes: tuple[Node, ...],
-        table: Table | None = None,
+        table: Table,
         kept: State | None = None,
     ) -> None:
         super().__init__(nodes, table)
         #: Nothing of this time or earlier follows, except what is late.
         self.reached = BEGINNING
         self.due = DueKeys()
-        kept = table if kept is None else kept
-        if kept is not None:
-            value = TaskState(lambda: self.reached, self._put_reached, is_shared=True)
-            self.state = TableAndValue(kept, value, self.index)
+        value = TaskState(lambda: self.reached, self._put_reached, is_shared=True)
+        self.state = TableAndValue(table if kept is None else kept, value, self.index)
 
     @abstractmethod
     def index(self) -> None:
@@ -137,10 +135,6 @@ class TimedJoinOperator(KeyedOperator, ABC):
         super().restart(ended)
         self.due.clear()
         self.reached = BEGINNING
-
-    def opened(self, keys: list[Any]) -> dict[Any, Any]:
-        """Return the dict in which to read and change the entries of keys."""
-        return self.entries if self.table is None else self.table.touch(keys)
 
     def placed(self, time: int) -> int:
         """Return the time of a row that has just come, behind if it is."""

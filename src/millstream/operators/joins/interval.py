@@ -37,7 +37,7 @@ _VALUE, _IS_MATCHED = 1, 2
 class IntervalJoinOperator(TimedJoinOperator):
     """Rows of both sides in the order of time, each with whether it has met another."""
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         spec = nodes[0].spec
         assert isinstance(spec, JoinInterval)
@@ -100,7 +100,7 @@ class IntervalJoinOperator(TimedJoinOperator):
         return key, (time, pair)
 
     def settle(self, keys: list[Any], time: int) -> Rows:
-        entries = self.opened(keys)
+        entries = self.entries_of(keys)
         result: Rows = []
         for key in keys:
             entry = entries.get(key)

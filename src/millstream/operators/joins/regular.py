@@ -38,9 +38,7 @@ class HashJoinOperator(KeyedOperator):
 
     keeps_keys = False
 
-    def __init__(
-        self, nodes: tuple[Node, ...], table: Table | None, clock: Clock
-    ) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:
         super().__init__(nodes, table)
         spec = nodes[0].spec
         assert isinstance(spec, Join)
@@ -114,7 +112,7 @@ class HashJoinOperator(KeyedOperator):
         self._index()
         for _, due in self._due.taken(now_ms):
             for keys in chunks(due, CHUNK_KEYS):
-                entries = self.entries if self.table is None else self.table.touch(keys)
+                entries = self.entries_of(keys)
                 result: Rows = []
                 for key in keys:
                     if key in entries:
@@ -202,7 +200,7 @@ class HashJoinOperator(KeyedOperator):
         """Change all entries in place, and let the next snapshot know."""
         keys = [key for entries in self.batches() for key, _ in entries]
         for some in chunks(keys):
-            entries = self.entries if self.table is None else self.table.touch(some)
+            entries = self.entries_of(some)
             for key in some:
                 change(entries[key])
                 if not any(entries[key]):

@@ -27,14 +27,13 @@ __all__ = ["KeyedSides", "Sides", "WholeSides"]
 class KeyedSides:
     """Both sides of a key in one entry: a list of left rows and a list of right rows."""
 
-    def __init__(self, table: Table | None) -> None:
-        self.state = self._table = table
+    def __init__(self, table: Table) -> None:
+        self.table = self.state = table
         self._entries: dict[Any, Any] = {}
 
     def open(self, keys: Iterable[Any]) -> None:
         """Let the rows of these keys be read and changed, until the next call."""
-        if self._table is not None:
-            self._entries = self._table.touch(keys)
+        self._entries = self.table.touch(keys)
 
     def get(self, key: Any) -> tuple[list[Any], list[Any]]:
         """Return the rows of an open key."""
@@ -50,13 +49,12 @@ class KeyedSides:
 
     def items(self) -> Iterator[tuple[Any, list[Any], list[Any]]]:
         """Yield all keys, each with rows of either side."""
-        kept = self._entries if self._table is None else self._table
-        for key, (left, right) in kept.items():
+        for key, (left, right) in self.table.items():
             yield key, left, right
 
     def clear(self) -> None:
         """Forget everything."""
-        (self._entries if self._table is None else self._table).clear()
+        self.table.clear()
 
 
 class WholeSides:
@@ -70,19 +68,18 @@ class WholeSides:
         Among how many tasks the left rows of former ones are shared out.
     """
 
-    def __init__(self, table: Table | None, task: int, task_count: int) -> None:
-        self.state = None if table is None else self
-        self._table = table
+    def __init__(self, table: Table, task: int, task_count: int) -> None:
+        self.table = table
+        self.state = self
         self._task = task
         self._task_count = task_count
         self._entries: dict[Any, Any] = {}
 
     def open(self, keys: Iterable[Any]) -> None:
         """Let the rows of these keys be read and changed, until the next call."""
-        if self._table is not None:
-            self._entries = self._table.touch(
-                [(kind, self._task, key) for key in keys for kind in (LEFT, RIGHT)]
-            )
+        self._entries = self.table.touch(
+            [(kind, self._task, key) for key in keys for kind in (LEFT, RIGHT)]
+        )
 
     def get(self, key: Any) -> tuple[list[Any], list[Any]]:
         """Return the rows of an open key."""
@@ -100,33 +97,32 @@ class WholeSides:
 
     def items(self) -> Iterator[tuple[Any, list[Any], list[Any]]]:
         """Yield all keys, those with both sides twice."""
-        kept = self._entries if self._table is None else self._table
-        for (kind, _, key), rows in kept.items():
+        for (kind, _, key), rows in self.table.items():
             yield (key, rows, []) if kind == LEFT else (key, [], rows)
 
     def clear(self) -> None:
         """Forget everything."""
-        (self._entries if self._table is None else self._table).clear()
+        self.table.clear()
 
     # As a state
 
     def capture(self, epoch: Epoch, since: Epoch) -> Capture:
         """Return what changed, from the table."""
-        return self._kept.capture(epoch, since)
+        return self.table.capture(epoch, since)
 
     def complete(self, epoch: Epoch) -> None:
         """Forget what is only needed for deltas since an epoch before this one."""
-        self._kept.complete(epoch)
+        self.table.complete(epoch)
 
     def restore(self, segments: Iterable[Segment], shards: ShardRange) -> None:  # noqa: ARG002
         """Take the table of any task, and the left rows of those whose place it takes."""
-        self._kept.restore(segments, ALL_SHARDS)
+        self.table.restore(segments, ALL_SHARDS)
         foreign = {
-            place: rows for place, rows in self._kept.items() if place[1] != self._task
+            place: rows for place, rows in self.table.items() if place[1] != self._task
         }
         for (kind, task, key), rows in foreign.items():
             own = (kind, self._task, key)
-            entries = self._kept.touch([own, (kind, task, key)])
+            entries = self.table.touch([own, (kind, task, key)])
             del entries[kind, task, key]
             kept = entries.get(own, [])
             if kind == LEFT and task % self._task_count == self._task:
@@ -137,12 +133,7 @@ class WholeSides:
 
     def close(self) -> None:
         """Give back files and memory."""
-        self._kept.close()
-
-    @property
-    def _kept(self) -> Table:
-        assert self._table is not None
-        return self._table
+        self.table.close()
 
 
 Sides = KeyedSides | WholeSides

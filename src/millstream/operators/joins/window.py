@@ -37,7 +37,7 @@ _FIRED, _PANES = 0, 1
 class WindowJoinOperator(TimedJoinOperator):
     """The end of a key's last window, and its rows by pane: times and values by side."""
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         spec = nodes[0].spec
         assert isinstance(spec, JoinWindow)
@@ -103,7 +103,7 @@ class WindowJoinOperator(TimedJoinOperator):
                     yield rows
 
     def settle(self, keys: list[Any], time: int) -> Rows:
-        entries = self.opened(keys)
+        entries = self.entries_of(keys)
         end = time + 1
         result: Rows = []
         for key in keys:
@@ -160,9 +160,7 @@ class WindowJoinOperator(TimedJoinOperator):
 class ClockWindowJoinOperator(WindowJoinOperator):
     """Windows of the wall clock: rows lie where the clock stands when they come."""
 
-    def __init__(
-        self, nodes: tuple[Node, ...], table: Table | None, clock: Clock
-    ) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:
         super().__init__(nodes, table)
         self._clock = clock
         self._now_ms = BEGINNING

@@ -17,7 +17,6 @@ from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.iteration import Iteration, IterationKind
 from millstream.state.batches import joined
 from millstream.state.kept_batches import KeptBatches
-from millstream.state.table import MemoryTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -244,8 +243,7 @@ def round_of(
 
             return FrameDeltaRound(iteration, context.config.shard_count)
         case _:
-            table = context.make_table() or MemoryTable(context.config.shard_count)
-            return _DeltaRound(iteration, table)
+            return _DeltaRound(iteration, context.make_table())
 
 
 def merged_parts(parts: list[Any], function: Any, *, makes_frames: bool) -> Any:

@@ -165,7 +165,7 @@ class AggregateOperator(KeyedOperator):
 
     is_guarded = True
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         spec = nodes[0].spec
         assert isinstance(spec, AggregateByKey)
@@ -253,7 +253,7 @@ class ScanOperator(KeyedOperator):
 
     is_guarded = True
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         spec = nodes[0].spec
         assert isinstance(spec, Scan)

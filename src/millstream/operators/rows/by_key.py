@@ -1,7 +1,7 @@
 """What operators that remember something for every key have in common.
 
-Without snapshots they remember it in a dict and say nothing to anybody; with snapshots
-in a table, which they tell about the keys of every batch before they work on it.
+They remember it in a table, which they tell about the keys of every batch before they
+work on it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from millstream.operators.base import Operator, Rows
 from millstream.state.copies import own_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from millstream.plan.logical import Node
+    from millstream.state.base import State
     from millstream.state.table import Table
 
 __all__ = ["KeyedOperator", "kept_entries"]
@@ -31,20 +32,21 @@ class KeyedOperator(Operator):
     #: Whether it never deletes a key while rows come.
     keeps_keys = True
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes)
-        self.state = self.table = table
-        if table is not None and self.keeps_keys:
+        self.table = table
+        self.state: State = table
+        if self.keeps_keys:
             table.keep_keys()
-        #: The entries where there is no table.
-        self.entries: dict[Any, Any] = {}
 
     def touched(self, rows: Rows) -> dict[Any, Any]:
         """Return the dict in which to read and change the entries of the rows' keys."""
-        if self.table is None:
-            return self.entries
         rows_iterator = iter(rows)
         return self.table.touch(map(_key, rows_iterator))
+
+    def entries_of(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        """Return the dict in which to read and change the entries of these keys."""
+        return self.table.touch(keys)
 
     def begin_undo(self, rows: Rows) -> Callable[[], None]:
         return kept_entries(self.touched(rows), rows)
@@ -52,18 +54,17 @@ class KeyedOperator(Operator):
     def leaving(self) -> Iterator[Rows]:
         """Yield all entries a batch at a time, and forget them at the end."""
         yield from self.batches()
-        (self.entries if self.table is None else self.table).clear()
+        self.table.clear()
 
     def batches(self) -> Iterator[Rows]:
         """Yield all entries a batch at a time."""
-        kept = self.entries if self.table is None else self.table
-        entries = iter(kept.items())
+        entries = iter(self.table.items())
         while rows := list(islice(entries, _LEAVING_ROWS)):
             yield rows
 
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
         """Forget all keys."""
-        (self.entries if self.table is None else self.table).clear()
+        self.table.clear()
 
 
 def kept_entries(entries: dict[Any, Any], rows: Rows) -> Callable[[], None]:

@@ -54,9 +54,7 @@ class ProcessOperator(KeyedOperator):
     is_guarded = True
     keeps_keys = False
 
-    def __init__(
-        self, nodes: tuple[Node, ...], table: Table | None, clock: Clock
-    ) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:
         super().__init__(nodes, table)
         node = nodes[0]
         spec = node.spec
@@ -76,13 +74,13 @@ class ProcessOperator(KeyedOperator):
             self._process, self.is_guarded = self._put_aside, False
         #: When to look at each key: at its earliest timer, or before.
         self._indexes: dict[Kind, DueKeys] = {EVENT: DueKeys(), PROCESSING: DueKeys()}
-        if table is not None and self._is_timed:
+        if self._is_timed:
             reached = TaskState(
                 lambda: self._function.watermark, self._put_watermarks, is_shared=True
             )
             self.state = TableAndValue(table, reached, do_nothing)
         self._has_times = self._function.has_times or spec.in_time_order
-        self._is_indexed = table is None or not self._has_times
+        self._is_indexed = not self._has_times
         if not self._is_indexed:
             self.tick_at_ms = 0  # At once: it is not known yet what will be restored.
 
@@ -183,10 +181,7 @@ class ProcessOperator(KeyedOperator):
 
     def reset_after_flush(self) -> None:
         """Forget all keys, and let the next snapshot know."""
-        if self.table is None:
-            self.entries.clear()
-        else:
-            self.table.delete_all()
+        self.table.delete_all()
         self._begin_anew()
 
     def restart(self, ended: frozenset[int]) -> None:
@@ -237,7 +232,7 @@ class ProcessOperator(KeyedOperator):
         self, time: int, kind: Kind, keys: list[Any], firing: _Firing
     ) -> Iterator[Iterable[Any]]:
         """Call `on_timer` for keys that may have a timer for this time."""
-        function, states = self._function, self._states_of(keys)
+        function, states = self._function, self.entries_of(keys)
         for key in keys:
             state = states.get(key)
             if state is None:
@@ -256,9 +251,6 @@ class ProcessOperator(KeyedOperator):
                 self._note_set(key, state, kind, firing)
             if not state:
                 del states[key]
-
-    def _states_of(self, keys: list[Any]) -> dict[Any, Any]:
-        return self.entries if self.table is None else self.table.touch(keys)
 
     def _note_added(self, key: Any) -> None:
         """Take note of what will be due that was not before."""
@@ -303,7 +295,6 @@ class ProcessOperator(KeyedOperator):
         if self._is_indexed:
             return
         self._is_indexed = True
-        assert self.table is not None
         for key, state in self.table.items():
             for kind, index in self._indexes.items():
                 for time in due_times_of(state, kind):

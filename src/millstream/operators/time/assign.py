@@ -292,7 +292,7 @@ class SortByTimeOperator(KeyedOperator):
 
     keeps_keys = False
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         self._has_keys = nodes[0].takes_pairs
         #: When the earliest row of every key is due.
@@ -338,7 +338,7 @@ class SortByTimeOperator(KeyedOperator):
 
     def _taken(self, keys: list[Any], time: int) -> Iterator[tuple[Any, Any]]:
         """Take the rows of keys up to a time out of what waits."""
-        waiting = self.entries if self.table is None else self.table.touch(keys)
+        waiting = self.entries_of(keys)
         for key in keys:
             rows = waiting.pop(key)
             yield from ((key, row) for row in rows if row[0] <= time)
@@ -352,8 +352,7 @@ class SortByTimeOperator(KeyedOperator):
         if self._is_indexed:
             return
         self._is_indexed = True
-        kept = self.entries if self.table is None else self.table
-        for key, rows in kept.items():
+        for key, rows in self.table.items():
             self._due.add(key, min(map(_timestamp_of, rows)))
 
 

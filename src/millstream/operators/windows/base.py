@@ -34,16 +34,12 @@ class KeyedWindowOperator(KeyedOperator):
     is_guarded = True
     keeps_keys = False
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         spec = nodes[-1].spec
         assert isinstance(spec, Windowed)
         self.spec = spec
         self._makes_times = nodes[-1].makes_times
-
-    def entries_of(self, keys: Iterable[Any]) -> dict[Any, Any]:
-        """Return the dict in which to read and change the entries of these keys."""
-        return self.entries if self.table is None else self.table.touch(keys)
 
     def row(self, key: Any, window: Window, result: Any) -> Any:
         """Return the row of a result."""
@@ -53,10 +49,7 @@ class KeyedWindowOperator(KeyedOperator):
 
     def reset_after_flush(self) -> None:
         """Forget all keys, and let the next snapshot know."""
-        if self.table is None:
-            self.entries.clear()
-        else:
-            self.table.delete_all()
+        self.table.delete_all()
 
 
 class TimedWindowOperator(KeyedWindowOperator, ABC):
@@ -68,13 +61,12 @@ class TimedWindowOperator(KeyedWindowOperator, ABC):
         Where entries are; beside them the time that was reached is stored.
     """
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         #: Nothing of this time or earlier follows, except what is late.
         self.reached = BEGINNING
-        if table is not None:
-            value = TaskState(lambda: self.reached, self._put_reached, is_shared=True)
-            self.state = TableAndValue(table, value, self.index)
+        value = TaskState(lambda: self.reached, self._put_reached, is_shared=True)
+        self.state = TableAndValue(table, value, self.index)
 
     @abstractmethod
     def find_due(self) -> None:
@@ -119,9 +111,7 @@ class TimedWindowOperator(KeyedWindowOperator, ABC):
 class ByTheClock(TimedWindowOperator):
     """Windows of processing time: a row has the time at which it comes."""
 
-    def __init__(
-        self, nodes: tuple[Node, ...], table: Table | None, clock: Clock
-    ) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:
         super().__init__(nodes, table)
         self.clock = clock
 

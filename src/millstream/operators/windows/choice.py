@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["window_operator"]
 
 
-def window_operator(
-    run: tuple[Node, ...], table: Table | None, clock: Clock
-) -> Operator:
+def window_operator(run: tuple[Node, ...], table: Table, clock: Clock) -> Operator:
     """Return the operator for a node whose spec is `Windowed`."""
     spec = run[-1].spec
     assert isinstance(spec, Windowed)
@@ -66,7 +64,7 @@ def window_operator(
 
 
 def _count_operator(
-    run: tuple[Node, ...], spec: Windowed, window: CountWindows, table: Table | None
+    run: tuple[Node, ...], spec: Windowed, window: CountWindows, table: Table
 ) -> Operator:
     if spec.aggregate is not None and spec.aggregate.kind == "count":
         return WindowCountOperator(run, table)

@@ -37,7 +37,7 @@ _SEEN, _DUE_AT, _PANES = range(3)
 class _CountOperator(KeyedWindowOperator, ABC):
     """What all count windows have in common: the end of the input."""
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         spec = nodes[-1].spec
         assert isinstance(spec, Windowed)
         assert isinstance(spec.window, CountWindows)
@@ -67,7 +67,7 @@ class CountWindowOperator(_CountOperator):
     is full, and the panes.
     """
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         window = self._window
         layout = Panes(window.size, window.slide)
@@ -165,7 +165,7 @@ class PanedCountWindowOperator(_CountOperator):
     none, the accumulator of that, those of full panes, and the number of the first.
     """
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         size, slide = self._window.size, self._window.slide
         self._count = size // slide

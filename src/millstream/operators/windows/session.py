@@ -35,7 +35,7 @@ _BATCH_ROWS = 1024
 
 
 class _SessionOperator(TimedWindowOperator):
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         window = self.spec.window
         assert isinstance(window, SessionWindows)
@@ -66,8 +66,7 @@ class _SessionOperator(TimedWindowOperator):
 
     def find_due(self) -> None:
         self._due.clear()
-        kept = self.entries if self.table is None else self.table
-        for key, sessions in kept.items():
+        for key, sessions in self.table.items():
             self._wait(key, sessions)
 
     def join(self, sessions: list[Session], start: int, end: int, item: Any) -> None:

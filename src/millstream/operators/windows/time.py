@@ -86,7 +86,7 @@ class _PanesTold(dict[int, Any]):
 
 
 class _TimeWindowOperator(TimedWindowOperator):
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         window = self.spec.window
         assert isinstance(window, TimeWindows)
@@ -140,8 +140,7 @@ class _TimeWindowOperator(TimedWindowOperator):
         self._leaving.clear()
         self._slides.clear()
         over = self._layout.over(self.reached)
-        kept = self.entries if self.table is None else self.table
-        for key, panes in kept.items():
+        for key, panes in self.table.items():
             told = max(over, panes.told) if type(panes) is _PanesTold else over
             for pane in panes:
                 self._open_after(told, key, pane)
@@ -270,7 +269,7 @@ class _TimeWindowOperator(TimedWindowOperator):
 class EventTimeWindowOperator(_TimeWindowOperator):
     """Windows by the timestamps of rows."""
 
-    def __init__(self, nodes: tuple[Node, ...], table: Table | None = None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         content = self._content
         self._take = self._take_items

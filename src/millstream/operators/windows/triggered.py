@@ -33,9 +33,7 @@ class TriggeredWindowOperator(TimedWindowOperator):
     the order of timestamps.
     """
 
-    def __init__(
-        self, nodes: tuple[Node, ...], table: Table | None, clock: Clock
-    ) -> None:
+    def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:
         super().__init__(nodes, table)
         window = self.spec.window
         assert isinstance(window, GlobalWindow)
@@ -77,9 +75,7 @@ class TriggeredWindowOperator(TimedWindowOperator):
         self.reset_after_flush()
 
     def find_due(self) -> None:
-        self._calls.find_due(
-            (self.entries if self.table is None else self.table).items()
-        )
+        self._calls.find_due(self.table.items())
 
     def _now(self) -> int:
         return self.reached if self._is_timed else self._clock.wall_ms()

@@ -13,6 +13,7 @@ from millstream.operators.loops.rounds import round_of
 from millstream.plan.iteration import Iteration, IterationKind
 from millstream.protocol.ids import Epoch
 from millstream.protocol.rounds import Decision
+from millstream.state.settings import StateSettings
 from millstream.testing import ManualClock
 
 ROWS = Iteration(IterationKind.DELTA, improve=lambda known, new: known or new)
@@ -41,7 +42,10 @@ def keys(kind: str, batches: list[Any]) -> list[str]:
 def test_solutions_of_iterations_that_are_over_do_not_come_back(kind: str) -> None:
     """An iteration inside another begins empty every time; deltas do not say so."""
     iteration = ROWS if kind == "rows" else FRAMES
-    context = TaskContext("job", 0, Config(), lambda *_: None, clock=ManualClock())
+    state = StateSettings(Config().shard_count)
+    context = TaskContext(
+        "job", 0, Config(), lambda *_: None, state, clock=ManualClock()
+    )
     held, restored = round_of(iteration, context), round_of(iteration, context)
     held.collect(batch(kind, "before"))
     segments = list(held.state.capture(Epoch(1), Epoch(0)).segments("head", 0))
