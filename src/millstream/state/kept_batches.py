@@ -47,7 +47,7 @@ class KeptBatches:
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        self._shelf = SpillBuffer(memory_bytes)
+        self._buffer = SpillBuffer(memory_bytes)
         self._batches: list[Kept] = []
         self._stamps = Stamps()
         #: The stamps of the batches, and of the last `clear`.
@@ -65,16 +65,16 @@ class KeptBatches:
     @property
     def spilled_bytes(self) -> int:
         """Bytes of all batches that ever went to disk."""
-        return self._shelf.spilled_bytes
+        return self._buffer.spilled_bytes
 
     def append(self, batch: Any) -> None:
         """Keep one more batch."""
-        self._batches.append(self._shelf.put(batch))
+        self._batches.append(self._buffer.put(batch))
         self._came_at.append(self._stamps.now)
 
     def clear(self) -> None:
         """Begin anew."""
-        self._shelf = SpillBuffer(self._memory_bytes)
+        self._buffer = SpillBuffer(self._memory_bytes)
         self._batches, self._came_at = [], []
         self._cleared_at = self._stamps.now
 
@@ -113,7 +113,7 @@ class KeptBatches:
         for task in sorted(by_task):
             for data in by_task[task]:
                 # The store has checked that the payloads are ours.
-                self._batches.append(self._shelf.put(batch_from_bytes(data)))
+                self._batches.append(self._buffer.put(batch_from_bytes(data)))
                 self._came_at.append(RESTORED)
 
     def close(self) -> None:

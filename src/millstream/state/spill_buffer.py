@@ -1,13 +1,14 @@
-"""Batches that wait: in memory up to a limit, beyond it in unnamed temporary files.
+"""What waits: batches in memory up to a limit, all else in unnamed temporary files.
 
 A file without a name is gone with the process that opened it, however that ends, and its
-space is given back with the last batch in it.  Nothing here knows why batches wait.
+space is given back with the last piece of it.  Nothing here knows why something waits.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,21 @@ from millstream.state.batches import ARROW_MAGIC, arrow_bytes, frame_from_arrow
 from millstream.state.plain import decode_lists, encode_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["Kept", "SpillBuffer", "batch_from_bytes"]
+__all__ = [
+    "Kept",
+    "Piece",
+    "SpillBuffer",
+    "SpillFile",
+    "SpillQueue",
+    "batch_from_bytes",
+]
 
 _FILE_BYTES = 64 * 1024 * 1024
-"""A file that has become this long gets no more batches, so that it can be given back."""
+_FILES = 16
+"""A file that is this long, or has one part in so many of what is on disk, gets no more
+batches: so it can be given back, and yet there are few."""
 
 
 def bytes_of_batch(batch: Any) -> bytes:
@@ -37,43 +47,67 @@ def batch_from_bytes(data: bytes) -> Any:
     return decode_lists(data)[0]
 
 
-class _File:
-    """A file without a name, closed when nobody has a batch in it any more."""
+class SpillFile:
+    """A file without a name, closed when nobody has a piece of it any more.
+
+    Examples
+    --------
+    >>> file = SpillFile()
+    >>> first, second = file.append(b"mill"), file.append(b"stream")
+    >>> second.read(), first.read()
+    (b'stream', b'mill')
+    """
 
     def __init__(self) -> None:
-        self.number, path = tempfile.mkstemp(prefix="millstream-batches-")
+        self.number, path = tempfile.mkstemp(prefix="millstream-spilled-")
         finalize(self, os.close, self.number)
         Path(path).unlink()
         self.length = 0
 
-    def append(self, data: bytes) -> int:
-        """Write bytes at the end; return where that is."""
-        offset = self.length
-        os.pwrite(self.number, data, offset)
-        self.length += len(data)
-        return offset
+    def append(self, data: bytes) -> Piece:
+        """Write bytes at the end; return the piece of the file that they are."""
+        piece, rest = Piece(self, self.length, len(data)), memoryview(data)
+        while rest:  # A nearly full disk, and two gigabytes, are written in parts.
+            written = os.pwrite(self.number, rest, self.length)
+            self.length += written
+            rest = rest[written:]
+        return piece
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes in a file; `read` may be called by any thread, and again."""
+
+    file: SpillFile
+    offset: int
+    nbytes: int
+
+    def read(self) -> bytes:
+        """Return the bytes."""
+        data = b""
+        while len(data) < self.nbytes:
+            rest, place = self.nbytes - len(data), self.offset + len(data)
+            more = os.pread(self.file.number, rest, place)
+            assert more, "a file without a name became shorter"
+            data += more
+        return data
 
 
 @dataclass(slots=True)
 class Kept:
-    """A batch on a shelf; `load` may be called by any thread."""
+    """A batch in a buffer; `load` may be called by any thread."""
 
     nbytes: int
     batch: Any = None
-    file: _File | None = None
-    offset: int = 0
+    file: Piece | None = None
 
     def load(self) -> Any:
         """Return the batch."""
-        return self.batch if self.file is None else batch_from_bytes(self._read())
+        return self.batch if self.file is None else batch_from_bytes(self.file.read())
 
     def data(self) -> bytes:
         """Return the bytes of the batch."""
-        return bytes_of_batch(self.batch) if self.file is None else self._read()
-
-    def _read(self) -> bytes:
-        assert self.file is not None
-        return os.pread(self.file.number, self.nbytes, self.offset)
+        return bytes_of_batch(self.batch) if self.file is None else self.file.read()
 
 
 class SpillBuffer:
@@ -87,9 +121,11 @@ class SpillBuffer:
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        self._file: _File | None = None
+        self._file: SpillFile | None = None
         #: Bytes of the batches in memory, about.
         self.nbytes = 0
+        #: Bytes of the batches on disk.
+        self.disk_bytes = 0
         #: Bytes of all batches that ever went to disk.
         self.spilled_bytes = 0
 
@@ -100,14 +136,66 @@ class SpillBuffer:
             self.nbytes += nbytes
             return Kept(nbytes, batch)
         data = bytes_of_batch(batch)
-        if self._file is None or self._file.length > _FILE_BYTES:
-            self._file = _File()
+        full_bytes = max(_FILE_BYTES, self.disk_bytes // _FILES)
+        if self._file is None or self._file.length > full_bytes:
+            self._file = SpillFile()
+        self.disk_bytes += len(data)
         self.spilled_bytes += len(data)
-        return Kept(len(data), None, self._file, self._file.append(data))
+        return Kept(len(data), None, self._file.append(data))
 
     def free(self, kept: Iterable[Kept]) -> None:
         """Make room: these are not needed any more."""
-        self.nbytes -= sum(each.nbytes for each in kept if each.file is None)
+        for each in kept:
+            if each.file is None:
+                self.nbytes -= each.nbytes
+            else:
+                self.disk_bytes -= each.nbytes
+        if not self.disk_bytes:
+            self._file = None
+
+
+class SpillQueue:
+    """A queue of batches, of which those beyond `memory_bytes` wait on disk.
+
+    Examples
+    --------
+    >>> queue = SpillQueue(memory_bytes=0)
+    >>> queue.append([1, 2]), queue.append([3])
+    (None, None)
+    >>> list(queue), queue.popleft(), len(queue)
+    ([[1, 2], [3]], [1, 2], 1)
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._buffer = SpillBuffer(memory_bytes)
+        self._kept: deque[Kept] = deque()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield all batches, oldest first; they stay in the queue."""
+        return (kept.load() for kept in list(self._kept))
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of the batches on disk."""
+        return self._buffer.disk_bytes
+
+    def append(self, batch: Any) -> None:
+        """Put a batch behind all others."""
+        self._kept.append(self._buffer.put(batch))
+
+    def popleft(self) -> Any:
+        """Return the batch that has waited longest."""
+        kept = self._kept.popleft()
+        self._buffer.free([kept])
+        return kept.load()
+
+    def clear(self) -> None:
+        """Give memory and disk space back."""
+        self._buffer.free(self._kept)
+        self._kept.clear()
 
 
 def _size(batch: Any) -> int:

@@ -10,12 +10,12 @@ import pytest
 PROGRAM = """
 import threading
 import polars as pl
-from millstream.operators.frames.spill import FrameFile
 from millstream.state.batches import arrow_bytes
 from millstream.state.frame_codec import encode_frame
+from millstream.state.spill_buffer import SpillQueue
 
 frame = pl.DataFrame({{"x": range(1_000)}})
-file = FrameFile()
+queue = SpillQueue(0)
 
 def store() -> None:
     for _ in range(500):
@@ -30,7 +30,7 @@ while thread.is_alive():
 
 @pytest.mark.parametrize(
     "store",
-    ["arrow_bytes(frame)", "encode_frame(frame, ['x'])", "file.append(frame)"],
+    ["arrow_bytes(frame)", "encode_frame(frame, ['x'])", "queue.append(frame)"],
 )
 def test_frame_may_be_looked_at_while_another_thread_stores_it(store: str) -> None:
     """Polars locks what it writes, and whoever looked at it would wait for ever."""

@@ -17,12 +17,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from millstream.operators.frames.spill import FrameFile
+from millstream.state.batches import arrow_bytes, frame_from_arrow
+from millstream.state.spill_buffer import SpillFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
+
+    from millstream.state.spill_buffer import Piece
+
+    Run = list[Piece]
+    """Sorted frames on disk, in order."""
 
 __all__ = ["RowOrder", "SortedRuns"]
 
@@ -78,7 +84,7 @@ class SortedRuns:
         self._order = order
         self._piece_bytes = max(1, memory_bytes // (2 * FAN_IN))
         #: The runs, oldest first, and how many merges are behind each.
-        self._runs: list[tuple[int, FrameFile]] = []
+        self._runs: list[tuple[int, Run]] = []
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -87,27 +93,25 @@ class SortedRuns:
         """Store rows, which are in order, as a run."""
         row_bytes = frame.estimated_size() / max(1, frame.height)
         piece_rows = max(1, int(self._piece_bytes / max(1.0, row_bytes)))
-        run = FrameFile()
-        self._runs.append((0, run))
-        _store(run, frame.iter_slices(piece_rows))
+        self._runs.append((0, _stored(frame.iter_slices(piece_rows))))
         while self._is_full():
             self._shorten(FAN_IN)
 
     def merged(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows of all runs in order."""
+        """Take out all rows and yield them in order."""
         while len(self._runs) > FAN_IN:
             self._shorten(min(FAN_IN, len(self._runs) - FAN_IN + 1))
-        yield from _merged([run for _, run in self._runs], self._order)
+        runs, self._runs = self._runs, []
+        yield from _merged([_frames(run) for _, run in runs], self._order)
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield the rows of all runs, oldest run first; they stay where they are."""
         for _, run in self._runs:
-            yield from run.frames()
+            yield from _frames(run)
 
     def close(self) -> None:
         """Give the disk space back; safe to call at any time."""
-        for _, run in self._runs:
-            run.close()
+        self._runs = []
 
     def _is_full(self) -> bool:
         """Whether the newest runs are as many as can be merged, all of one length."""
@@ -117,19 +121,18 @@ class SortedRuns:
     def _shorten(self, count: int) -> None:
         """Make one run of the newest ones."""
         newest, self._runs = self._runs[-count:], self._runs[:-count]
-        longer = FrameFile()
         level = 1 + max(level for level, _ in newest)
-        self._runs.append((level, longer))
-        try:
-            _store(longer, _merged([run for _, run in newest], self._order))
-        finally:
-            for _, run in newest:
-                run.close()
+        merged = _merged([_frames(run) for _, run in newest], self._order)
+        self._runs.append((level, _stored(merged)))
 
 
-def _store(run: FrameFile, frames: Iterable[pl.DataFrame]) -> None:
-    for frame in frames:
-        run.append(frame)
+def _stored(frames: Iterable[pl.DataFrame]) -> Run:
+    file = SpillFile()
+    return [file.append(arrow_bytes(frame)) for frame in frames]
+
+
+def _frames(run: Run) -> Iterator[pl.DataFrame]:
+    return (frame_from_arrow(piece.read()) for piece in run)
 
 
 class _Head:

@@ -15,8 +15,8 @@ import polars as pl
 
 from millstream.operators.base import Operator
 from millstream.operators.frames.hash_lookup import MANY, HashLookup, hashes_of
-from millstream.operators.frames.spill import FrameQueue
 from millstream.plan.frames import JoinFrames, JoinStatic
+from millstream.state.spill_buffer import SpillQueue
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
@@ -61,14 +61,14 @@ class FrameHashJoinOperator(Operator):
         self._right_rows = 0
         self._parts: list[pl.DataFrame] = [pl.DataFrame(schema=spec.right_schema)]
         self._right: _RightSide | None = None
-        self._waiting = FrameQueue(left_memory_bytes)
+        self._waiting = SpillQueue(left_memory_bytes)
         self._place = place
         self.state = TaskState(self._both_sides, self._take_over, is_shared=True)
 
     def _both_sides(self) -> _Sides:
         """Return the right side as far as it has come, and the left rows that wait."""
         right = self._parts if self._right is None else [self._right.rows]
-        return self._place[0], list(right), list(self._waiting.frames())
+        return self._place[0], list(right), list(self._waiting)
 
     def _take_over(self, former: list[_Sides]) -> None:
         """Take one right side, which all tasks had alike, and a share of what waited."""
@@ -112,7 +112,7 @@ class FrameHashJoinOperator(Operator):
             self._right, self._right_bytes, self._right_rows = None, 0, 0
 
     def close(self) -> None:
-        self._waiting.close()
+        self._waiting.clear()
 
     def _take_right(self, rows: pl.DataFrame) -> None:
         self._parts.append(rows)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import heapq
 import pickle
-import tempfile
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SnapshotError
 from millstream.operators.base import Operator, Rows
 from millstream.plan.nodes import Limit, SortBy
+from millstream.state.spill_buffer import SpillFile
 from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from millstream.plan.logical import Node
+    from millstream.state.spill_buffer import Piece
 
 __all__ = ["LimitOperator", "SortKeyOperator", "SortOperator", "ZipOperator"]
 
@@ -83,7 +84,7 @@ class SortOperator(Operator):
         self._spec = spec
         self._memory_rows = memory_rows
         self._rows: Rows = []
-        self._runs: list[IO[bytes]] = []
+        self._runs: list[list[Piece]] = []
         self.state = TaskState(self._kept, self._put)
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
@@ -99,36 +100,28 @@ class SortOperator(Operator):
         key, is_descending = self._spec.key, self._spec.is_descending
         # Oldest first: where keys are equal, a merge takes the earlier run's row first.
         runs = [*(_stored(run) for run in self._runs), self._in_order(self._rows)]
+        self._rows, self._runs = [], []
         merged = heapq.merge(*runs, key=key, reverse=is_descending)
         in_order = islice(merged, self._spec.limit)
-        self._rows = []
         while rows := list(islice(in_order, _BATCH_ROWS)):
             yield rows
 
     def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
         """Forget all rows."""
-        for run in self._runs:
-            run.close()
         self._rows, self._runs = [], []
 
     def close(self) -> None:
         super().close()
-        for run in self._runs:
-            run.close()
+        self._runs = []
 
     def _in_order(self, rows: Rows) -> Rows:
         return sorted(rows, key=self._spec.key, reverse=self._spec.is_descending)
 
     def _spill(self) -> None:
-        rows = self._in_order(self._rows)
-        run = tempfile.TemporaryFile(prefix="millstream-sort-")  # noqa: SIM115 - kept
-        try:
-            for start in range(0, len(rows), _BATCH_ROWS):
-                pickle.dump(rows[start : start + _BATCH_ROWS], run, protocol=5)
-        except BaseException:
-            run.close()
-            raise
-        run.seek(0)
+        rows, file = self._in_order(self._rows), SpillFile()
+        starts = range(0, len(rows), _BATCH_ROWS)
+        batches = (rows[start : start + _BATCH_ROWS] for start in starts)
+        run = [file.append(pickle.dumps(batch, protocol=5)) for batch in batches]
         self._runs.append(run)
         self._rows = []
 
@@ -137,7 +130,6 @@ class SortOperator(Operator):
         rows: Rows = []
         for run in self._runs:
             rows += _stored(run)
-            run.seek(0)
         return rows + self._rows
 
     def _put(self, values: list[Rows]) -> None:
@@ -146,14 +138,10 @@ class SortOperator(Operator):
                 self.process(rows[start : start + _BATCH_ROWS], 0)
 
 
-def _stored(run: IO[bytes]) -> Iterable[Any]:
+def _stored(run: list[Piece]) -> Iterator[Any]:
     """Yield the rows of a run that this process wrote to an unnamed file."""
-    while True:
-        try:
-            rows = pickle.load(run)  # noqa: S301 - nobody else can reach the file
-        except EOFError:
-            return
-        yield from rows
+    for piece in run:
+        yield from pickle.loads(piece.read())  # noqa: S301 - nobody else can reach it
 
 
 class ZipOperator(Operator):

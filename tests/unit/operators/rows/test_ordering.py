@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
-from tests.support.making import drained, nodes, operators
+from tests.support.making import nodes, operators
 
 from millstream.config import Config, configured
 from millstream.operators.rows.ordering import SortOperator, ZipOperator
 from millstream.plan import nodes as specs
 
 
-def test_runs_beyond_the_memory_go_to_disk_and_are_closed() -> None:
-    """A closed sort leaves no file open."""
+@pytest.mark.parametrize("is_over", [True, False])
+def test_runs_beyond_the_memory_go_to_disk_and_are_closed(*, is_over: bool) -> None:
+    """A sort that is over, or closed before, leaves no file open."""
     config = configured(Config(), {"sort_memory_rows": 2})
     (operator,) = operators([specs.SortBy(lambda i: i)], config)
     assert isinstance(operator, SortOperator)
 
-    rows = drained(operator, [[5, 4], [3, 2], [1]])
+    for batch in ([5, 4], [3, 2], [1]):
+        operator.process(batch, 0)
+    numbers = [piece.file.number for run in operator._runs for piece in run]
+    if is_over:
+        assert [row for batch in operator.finish() for row in batch] == [1, 2, 3, 4, 5]
+    else:
+        operator.close()
 
-    assert rows == [1, 2, 3, 4, 5]
-    assert len(operator._runs) == 2
-    assert all(run.closed for run in operator._runs)
+    assert len(numbers) == 2
+    for number in numbers:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(number)
 
 
 def test_limited_sort_keeps_no_more_than_it_must() -> None:
