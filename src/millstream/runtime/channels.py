@@ -158,7 +158,7 @@ class BackChannel(InputChannel):
 
     def __init__(self, channel: Channel, memory_bytes: int) -> None:
         super().__init__(channel)
-        self._shelf = SpillBuffer(memory_bytes)
+        self._spill_buffer = SpillBuffer(memory_bytes)
         self._elements: deque[Kept | Mark] = deque()
 
     def __len__(self) -> int:
@@ -179,7 +179,7 @@ class BackChannel(InputChannel):
         element = self._elements.popleft()
         if isinstance(element, Mark):
             return element
-        self._shelf.free([element])
+        self._spill_buffer.free([element])
         rows: Rows = element.load()
         self.rows_taken += len(rows)
         return rows
@@ -193,7 +193,7 @@ class BackChannel(InputChannel):
         if isinstance(body, Mark):
             self._elements.append(body)
         else:
-            self._elements.append(self._shelf.put(body))
+            self._elements.append(self._spill_buffer.put(body))
             self.grant(cost)
 
 
