@@ -150,9 +150,9 @@ def topology(records: int) -> tuple[ms.Flow, ms.ResultHandle[int]]:
     numbers = flow.from_parallel(lambda rank, size: range(rank, records, size))
     mixed = numbers.map(lambda number: number * MIX % MODULUS)
     once = mixed.group_by(lambda record: record % KEYS).scan(counted, initial=0)
-    twice = once.unkey().group_by(key_of_count).scan(counted, initial=0)
-    thrice = twice.unkey().group_by(key_of_count).scan(counted, initial=0)
-    return flow, thrice.unkey().map(weight).sum()
+    twice = once.group_by(key_of_count).scan(counted, initial=0)
+    thrice = twice.group_by(key_of_count).scan(counted, initial=0)
+    return flow, thrice.map(weight).sum()
 
 
 def counted(count: int, _record: object) -> int:

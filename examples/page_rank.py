@@ -38,8 +38,7 @@ def ranked(ranks: Ranks, received: list[tuple[str, float]]) -> Ranks:
 def body(links: ms.Stream, ranks: ms.RoundState[Ranks]) -> ms.Stream:
     """Add up what every page receives in a round."""
     given = links.flat_map(lambda link: shares(link, ranks.value))
-    keyed = given.key_by(lambda pair: pair[0]).map(lambda pair: pair[1])
-    return keyed.sum()
+    return given.group_by(lambda pair: pair[0], value=lambda pair: pair[1]).sum()
 
 
 flow = ms.Flow("page-rank")

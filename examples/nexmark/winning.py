@@ -57,8 +57,10 @@ def won(events: ms.Stream[Event]) -> ms.Stream[Won]:
 
 def q4(events: ms.Stream[Event]) -> ms.Stream[tuple[int, float]]:
     """Average the prices at which things of a category were sold."""
-    by_category = won(events).key_by(lambda pair: pair[0].category)
-    return by_category.map(lambda pair: pair[1].price).mean()
+    by_category = won(events).group_by(
+        lambda pair: pair[0].category, value=lambda pair: pair[1].price
+    )
+    return by_category.mean()
 
 
 def q9(events: ms.Stream[Event]) -> ms.Stream[Bid]:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from millstream import windows
 from millstream.api.flow import Flow
 from millstream.api.functions import StatefulFunction
+from millstream.api.grouped import GroupedStream
 from millstream.api.handles import ResultHandle
-from millstream.api.keyed import GroupedStream, KeyedStream
+from millstream.api.keyed import KeyedStream
 from millstream.api.state_handles import ListState, MapState, ValueState
 from millstream.api.stream import Stream
 from millstream.api.windows import WindowedStream

@@ -167,8 +167,8 @@ def test_combined_counts_do_not_wait_for_the_end() -> None:
     flow = ms.Flow("prompt", buffer=ms.adaptive(1024, "1ms"))
     script = ["a", "a", Pause(), "b"]
     words = flow.read(ScriptedSource(script)).group_by(str)
-    seen = words.window(ms.windows.count(2)).count().drop_key().limit(1).collect()
+    seen = words.window(ms.windows.count(2)).count().limit(1).collect()
     flow.run(on="local", workers=2, source_idle_ms=50)
 
-    assert seen.result() == [2]
+    assert seen.result() == [("a", 2)]
     assert "combine" in flow.explain()

@@ -73,6 +73,17 @@ def groups(words: ms.Stream[str]) -> None:
     assert_type(groups.max(), ms.Stream[tuple[int, str]])
     assert_type(groups.unique(), ms.Stream[tuple[int, set[str]]])
     assert_type(groups.mean(), ms.Stream[tuple[int, Any]])
+    assert_type(groups.scan(max), ms.Stream[tuple[int, Any]])
+
+
+def aggregates_of_keys(words: ms.Stream[str]) -> None:
+    keyed = words.key_by(len)
+    assert_type(keyed.count(), ms.KeyedStream[int, int])
+    assert_type(keyed.reduce(lambda x, y: x + y), ms.KeyedStream[int, str])
+    assert_type(keyed.fold(0, lambda n, word: n + 1), ms.KeyedStream[int, int])
+    assert_type(keyed.unique(), ms.KeyedStream[int, set[str]])
+    assert_type(keyed.scan(max), ms.KeyedStream[int, Any])
+    assert_type(keyed.count().unkey(), ms.Stream[tuple[int, int]])
 
 
 def in_windows(words: ms.Stream[str]) -> None:
@@ -81,8 +92,11 @@ def in_windows(words: ms.Stream[str]) -> None:
     assert_type(whole, ms.WindowedStream[str, ms.Stream[Any]])
     assert_type(whole.with_window().count(), ms.Stream[Any])
     assert_type(whole.count().late(), ms.Stream[ms.LateRow])
-    assert_type(words.group_by(len).window(threes).sum(), ms.KeyedStream[int, Any])
-    keyed = words.key_by(len)
+    grouped, keyed = words.group_by(len), words.key_by(len)
+    assert_type(grouped.window(threes).sum(), ms.Stream[tuple[int, Any]])
+    pairs = grouped.sliding_count_reduce(lambda x, y: x + y, 3, 1)
+    assert_type(pairs, ms.Stream[tuple[int, str]])
+    assert_type(keyed.window(threes).sum(), ms.KeyedStream[int, Any])
     assert_type(keyed.window(threes).map_window(max), ms.KeyedStream[int, Any])
     longest = keyed.sliding_count_reduce(lambda x, y: x + y, 3, 1)
     assert_type(longest, ms.KeyedStream[int, str])

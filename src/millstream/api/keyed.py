@@ -1,11 +1,14 @@
-"""Keyed streams: values that belong to keys, and groups that wait for an aggregation."""
+"""Keyed streams: values that belong to keys.
+
+What follows `key_by` stays keyed until `unkey` or `drop_key`; aggregates are in
+`api.keyed_aggregates`, and what `group_by` makes in `api.grouped`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.api.building import (
-    checked_aggregate,
     checked_flow,
     checked_function,
     located,
@@ -14,14 +17,15 @@ from millstream.api.building import (
 from millstream.api.event_time import checked_timed
 from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.functions import MapWithState, StatefulFunction
+from millstream.api.grouped import GroupedStream
 from millstream.api.iteration import KeyedRoundVerbs
 from millstream.api.joins import JoinVerbs
+from millstream.api.keyed_aggregates import KeyedAggregateVerbs
 from millstream.api.sinks import SinkVerbs
 from millstream.api.window_verbs import KeyedWindowVerbs, LateVerbs
+from millstream.api.wrapping import has_verb, stream_of
 from millstream.errors import UsageError
-from millstream.plan import aggregate as aggregates
 from millstream.plan import nodes
-from millstream.plan.aggregate import Aggregate
 from millstream.plan.grouping import Fields
 
 if TYPE_CHECKING:
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.plan.spec import Spec
 
-__all__ = ["GroupedStream", "KeyedStream"]
+__all__ = ["KeyedStream"]
 
 K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
@@ -41,300 +45,18 @@ A = TypeVar("A")
 J = TypeVar("J")
 
 
-class _Aggregations(Generic[K, V_co]):
-    """Aggregations of the values of every key; results are ``(key, result)`` rows."""
-
-    _flow: Flow
-    _node: Node
-
-    def reduce(
-        self, function: Callable[[V_co, V_co], V_co], *, name: str | None = None
-    ) -> Stream[tuple[K, V_co]]:
-        """Combine the values of a key two by two with an associative function.
-
-        moves data: combined rows · state: one value per key · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("reduce")
-        >>> words = flow.from_iterable(["a", "bb", "cc"]).group_by(len)
-        >>> joined = words.reduce(lambda x, y: x + y).collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(joined.result())
-        [(1, 'a'), (2, 'bbcc')]
-        """
-        checked_function("reduce", function)
-        return self._aggregated(aggregates.reduce(function), name)
-
-    def fold(
-        self,
-        initial: A,
-        function: Callable[[A, V_co], A],
-        *,
-        merge: Callable[[A, A], A] | None = None,
-        name: str | None = None,
-    ) -> Stream[tuple[K, A]]:
-        """Update a copy of `initial` with every value of a key.
-
-        With `merge`, which joins two folded parts, values are combined before they move.
-
-        moves data: all rows, or combined ones · state: one value per key · waits: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("fold")
-        >>> words = flow.from_iterable(["a", "bb", "cc"]).group_by(len)
-        >>> lists = words.fold([], lambda items, word: [*items, word]).collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(lists.result())
-        [(1, ['a']), (2, ['bb', 'cc'])]
-        """
-        checked_function("fold", function)
-        if merge is not None:
-            checked_function("fold", merge)
-        return self._aggregated(aggregates.fold(initial, function, merge), name)
-
-    def count(self, *, name: str | None = None) -> Stream[tuple[K, int]]:
-        """Count the values of every key.
-
-        moves data: combined rows · state: a number per key · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("count")
-        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
-        >>> rows = by_parity.count().collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(rows.result())
-        [(0, 1), (1, 3)]
-        """
-        return self._aggregated(aggregates.builtin("count"), name)
-
-    def sum(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
-        """Add up the values of every key.
-
-        moves data: combined rows · state: one value per key · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("sum")
-        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
-        >>> rows = by_parity.sum().collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(rows.result())
-        [(0, 2), (1, 7)]
-        """
-        return self._aggregated(aggregates.builtin("sum"), name)
-
-    def min(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
-        """Find the smallest value of every key.
-
-        moves data: combined rows · state: one value per key · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("min")
-        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
-        >>> rows = by_parity.min().collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(rows.result())
-        [(0, 2), (1, 1)]
-        """
-        return self._aggregated(aggregates.builtin("min"), name)
-
-    def max(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
-        """Find the largest value of every key.
-
-        moves data: combined rows · state: one value per key · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("max")
-        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
-        >>> rows = by_parity.max().collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(rows.result())
-        [(0, 2), (1, 3)]
-        """
-        return self._aggregated(aggregates.builtin("max"), name)
-
-    def mean(self, *, name: str | None = None) -> Stream[tuple[K, Any]]:
-        """Compute the mean of the values of every key.
-
-        moves data: combined rows · state: sum and count per key · waits: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("mean")
-        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
-        >>> rows = by_parity.mean().collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(rows.result())
-        [(0, 2.0), (1, 2.3333333333333335)]
-        """
-        return self._aggregated(aggregates.builtin("mean"), name)
-
-    def first(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
-        """Take the value of every key that arrives first.
-
-        moves data: combined rows · state: one value per key · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("first")
-        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
-        >>> rows = by_parity.first().collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(rows.result())
-        [(0, 2), (1, 1)]
-        """
-        return self._aggregated(aggregates.builtin("first"), name)
-
-    def last(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
-        """Take the value of every key that arrives last.
-
-        moves data: combined rows · state: one value per key · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("last")
-        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
-        >>> rows = by_parity.last().collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(rows.result())
-        [(0, 2), (1, 3)]
-        """
-        return self._aggregated(aggregates.builtin("last"), name)
-
-    def unique(self, *, name: str | None = None) -> Stream[tuple[K, set[V_co]]]:
-        """Collect the distinct values of every key into a set.
-
-        moves data: combined rows · state: a set per key · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("unique")
-        >>> by_parity = flow.from_iterable([1, 2, 3, 3]).group_by(lambda i: i % 2)
-        >>> rows = by_parity.unique().collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(rows.result())
-        [(0, {2}), (1, {1, 3})]
-        """
-        return self._aggregated(aggregates.builtin("unique"), name)
-
-    def aggregate(
-        self, aggregate: Aggregate, *, name: str | None = None
-    ) -> Stream[tuple[K, Any]]:
-        """Apply an aggregate of your own; see `millstream.Aggregate`.
-
-        moves data: combined rows if it can merge · state: one value per key · waits: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("aggregate")
-        >>> longest = ms.Aggregate(
-        ...     "longest", len, lambda n, word: max(n, len(word)), max
-        ... )
-        >>> words = flow.from_iterable(["ab", "a", "b"]).group_by(lambda word: word[0])
-        >>> rows = words.aggregate(longest).collect()
-        >>> _ = flow.run(on="local")
-        >>> sorted(rows.result())
-        [('a', 2), ('b', 1)]
-        """
-        checked_aggregate(aggregate)
-        return self._aggregated(aggregate, name)
-
-    def scan(
-        self,
-        function: Aggregate | Callable[[Any, V_co], Any],
-        *,
-        initial: Any = aggregates.MISSING,
-        name: str | None = None,
-    ) -> KeyedStream[K, Any]:
-        """Emit the running aggregate of the key after every value.
-
-        `function` combines the aggregate so far with a value, from `initial` on if it
-        is given and from the first value on if not; or it is an `Aggregate`.
-
-        moves data: all rows · state: one value per key · waits for the end: no
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("scan")
-        >>> totals = flow.from_iterable([1, 2, 3]).group_by(lambda i: i % 2)
-        >>> running = totals.scan(lambda total, i: total + i).collect()
-        >>> _ = flow.run(on="local")
-        >>> running.result()
-        [(1, 1), (0, 2), (1, 4)]
-        """
-        if isinstance(function, Aggregate):
-            chosen = function
-        else:
-            checked_function("scan", function)
-            chosen = (
-                aggregates.reduce(function)
-                if initial is aggregates.MISSING
-                else aggregates.fold(initial, function)
-            )
-        added = _added(self._flow, self._node, "scan", nodes.Scan(chosen), name)
-        return KeyedStream(self._flow, added)
-
-    def _aggregated(self, aggregate: Aggregate, name: str | None) -> Stream[Any]:
-        spec = nodes.AggregateByKey(aggregate)
-        inputs = (self._node.id,)
-        node = self._flow.add(aggregate.name, spec, inputs, name=name)
-        return _stream(self._flow, node)
-
-
-class GroupedStream(_Aggregations[K, V_co], KeyedWindowVerbs[K, V_co]):
-    """Rows grouped by key; an aggregation or a window must follow."""
-
-    def __init__(self, flow: Flow, node: Node) -> None:
-        self._flow = flow
-        self._node = node
-
-    def __repr__(self) -> str:
-        return f"<GroupedStream from {self._node.verb!r} at {self._node.location}>"
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, verb: str) -> Any:
-            """Explain why a verb of other streams is not here."""
-            if not (hasattr(KeyedStream, verb) or _is_of_streams(verb)):
-                refuse_foreign("GroupedStream", verb)
-                msg = f"a GroupedStream has no verb {verb!r}"
-                raise AttributeError(msg)
-            msg = (
-                f"`{verb}` at {user_location()} follows `{self._node.verb}` at "
-                f"{self._node.location}, after which only aggregations such as count or "
-                "reduce are possible; aggregate first, or use key_by instead"
-            )
-            raise UsageError(msg)
-
-
 class KeyedStream(
-    _Aggregations[K, V_co],
+    KeyedAggregateVerbs[K, V_co],
     SinkVerbs[tuple[K, V_co]],
     KeyedRoundVerbs[K, V_co],
-    KeyedWindowVerbs[K, V_co],
+    KeyedWindowVerbs[V_co, "KeyedStream[K, Any]", "KeyedStream[K, V_co]"],
     JoinVerbs[K, V_co],
     LateVerbs,
 ):
     """Values that belong to keys; all values of a key are in one task.
 
-    Functions get the value alone; sinks get ``(key, value)`` pairs.
+    Functions get the value alone, sinks get ``(key, value)`` pairs, and so it stays until
+    `unkey` makes rows of the pairs, or `drop_key` of the values.
     """
 
     def __init__(self, flow: Flow, node: Node) -> None:
@@ -586,7 +308,7 @@ class KeyedStream(
         return self._plain("drop_key", nodes.DropKey(), name)
 
     def unkey(self, *, name: str | None = None) -> Stream[tuple[K, V_co]]:
-        """Go on with plain ``(key, value)`` rows.
+        """Go on with plain ``(key, value)`` rows, so that functions get the pair.
 
         moves data: no · state: none · waits for the end: no
 
@@ -607,7 +329,10 @@ class KeyedStream(
         return KeyedStream(self._flow, added)
 
     def _plain(self, verb: str, spec: Spec, name: str | None) -> Stream[Any]:
-        return _stream(self._flow, _added(self._flow, self._node, verb, spec, name))
+        return stream_of(self._flow, _added(self._flow, self._node, verb, spec, name))
+
+    def _of_window(self, node: Node) -> KeyedStream[K, Any]:
+        return KeyedStream(self._flow, node)
 
     def as_input(self, verb: str, flow: Flow) -> int:
         """Return the id of its operator, for a verb that joins streams of one flow."""
@@ -615,13 +340,14 @@ class KeyedStream(
         return self._node.id
 
     def __repr__(self) -> str:
-        return f"<KeyedStream from {self._node.verb!r} at {self._node.location}>"
+        node = self._node
+        return f"<KeyedStream from {node.verb!r} at {node.location}, until unkey()>"
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, verb: str) -> Any:
             """Explain why a verb of streams without keys is not here."""
-            if not _is_of_streams(verb):
+            if not has_verb("Stream", verb):
                 refuse_foreign("KeyedStream", verb)
                 msg = f"a KeyedStream has no verb {verb!r}"
                 raise AttributeError(msg)
@@ -644,17 +370,3 @@ def _added(  # noqa: PLR0917 - the verbs above are one line each
     """Append an operator that takes the pairs of `node`."""
     inputs = (node.id,)
     return flow.add(verb, spec, inputs, name=name, takes_pairs=True, regroups=regroups)
-
-
-def _stream(flow: Flow, node: Node) -> Stream[Any]:
-    """Make a plain stream; imported late because `stream` is built on this module."""
-    from millstream.api.stream import Stream  # noqa: PLC0415 - see above
-
-    return Stream(flow, node)
-
-
-def _is_of_streams(verb: str) -> bool:
-    """Whether streams without keys have a verb."""
-    from millstream.api.stream import Stream  # noqa: PLC0415 - see `_stream`
-
-    return not verb.startswith("_") and hasattr(Stream, verb)

@@ -2,7 +2,7 @@
 
 Three types, none of which inherits from another, so that a verb that makes no sense
 does not exist: `Stream` has rows, `KeyedStream` (in `api.keyed`) has values that belong
-to keys, `GroupedStream` (there too) can only be aggregated.
+to keys, `GroupedStream` (in `api.grouped`) can only be aggregated.
 
 Every verb says its engine facts in one line: whether it moves data between workers,
 what it remembers, and whether it waits for the end of a bounded input.
@@ -20,10 +20,11 @@ from millstream.api.building import (
 )
 from millstream.api.event_time import TimeVerbs, by_value
 from millstream.api.foreign_verbs import refuse_foreign
+from millstream.api.grouped import GroupedStream
 from millstream.api.handles import ResultHandle
 from millstream.api.iteration import RoundVerbs
 from millstream.api.joins import BroadcastJoinVerbs
-from millstream.api.keyed import GroupedStream, KeyedStream
+from millstream.api.keyed import KeyedStream
 from millstream.api.sinks import SinkVerbs
 from millstream.api.window_verbs import LateVerbs, WindowVerbs
 from millstream.config import BufferPolicy
@@ -765,10 +766,14 @@ class Stream(
                 refuse_foreign("Stream", verb)
                 msg = f"a Stream has no verb {verb!r}"
                 raise AttributeError(msg)
+            advice = (
+                "leave it out, as functions get its rows as they are"
+                if verb in {"unkey", "drop_key"}
+                else "call .key_by(...) or .group_by(...) first"
+            )
             msg = (
                 f"`{verb}` at {user_location()} needs a keyed stream, got a Stream from "
-                f"`{self._node.verb}` at {self._node.location}; call .key_by(...) or "
-                ".group_by(...) first"
+                f"`{self._node.verb}` at {self._node.location}; {advice}"
             )
             raise UsageError(msg)
 

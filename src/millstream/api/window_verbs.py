@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from millstream.api import window_functions as windows
 from millstream.api.building import located, user_location
 from millstream.api.event_time import checked_timed
-from millstream.api.windows import WindowedStream, WindowInput
+from millstream.api.windows import WindowedStream, WindowInput, values_of
 from millstream.errors import UsageError
 from millstream.plan.joins import Join, JoinSpec
-from millstream.plan.nodes import DropKey, Process
+from millstream.plan.nodes import DropKey, Process, Unkey
 from millstream.plan.time import DropTime, InTimeOrder, LateRow, LateRows, milliseconds
 from millstream.plan.windows import (
     CountWindows,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.api.flow import Flow
-    from millstream.api.keyed import KeyedStream
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
     from millstream.plan.time import Duration
@@ -33,8 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["KeyedWindowVerbs", "LateVerbs", "WindowVerbs", "checked_window"]
 
 T_co = TypeVar("T_co", covariant=True)
-K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
+S_co = TypeVar("S_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 _ANY_WINDOW = (CountWindows, TimeWindows, SessionWindows, GlobalWindow)
 
@@ -68,7 +68,10 @@ class WindowVerbs(Generic[T_co]):
         given = checked_window(
             self._flow, self._node, window, allowed_lateness, keys=False
         )
-        return WindowedStream(given)
+        return WindowedStream(given, self._of_window)
+
+    def _of_window(self, node: Node) -> Stream[Any]:
+        return values_of(self._flow, node)
 
     def sliding_count_reduce(
         self,
@@ -149,15 +152,18 @@ class WindowVerbs(Generic[T_co]):
         return self.window(given).reduce(function, name=name)
 
 
-class KeyedWindowVerbs(Generic[K, V_co]):
-    """Windows of every key."""
+class KeyedWindowVerbs(Generic[V_co, S_co, R_co]):
+    """Windows of every key.
+
+    Their results are an `S_co`, or an `R_co` where they are of the type of the values.
+    """
 
     _flow: Flow
     _node: Node
 
     def window(
         self, window: AnyWindow, *, allowed_lateness: Duration = 0
-    ) -> WindowedStream[V_co, KeyedStream[K, Any]]:
+    ) -> WindowedStream[V_co, S_co]:
         """Put the values of every key into windows; a verb of `WindowedStream` follows.
 
         `window` is made by a function of `millstream.windows`.  For `allowed_lateness`
@@ -178,7 +184,11 @@ class KeyedWindowVerbs(Generic[K, V_co]):
         given = checked_window(
             self._flow, self._node, window, allowed_lateness, keys=True
         )
-        return WindowedStream(given)
+        return WindowedStream(given, self._of_window)
+
+    def _of_window(self, node: Node) -> S_co:
+        """Return what is made of the results of a window."""
+        raise NotImplementedError
 
     def sliding_count_reduce(
         self,
@@ -187,7 +197,7 @@ class KeyedWindowVerbs(Generic[K, V_co]):
         slide: int,
         *,
         name: str | None = None,
-    ) -> KeyedStream[K, V_co]:
+    ) -> R_co:
         """Reduce the last `size` values of a key, every `slide`; RStream's verb.
 
         At the end of the input, windows that are not full are reduced as well.
@@ -205,7 +215,7 @@ class KeyedWindowVerbs(Generic[K, V_co]):
         [(0, 4), (0, 6), (1, 4)]
         """
         given = windows.count(size, slide, exact=False)
-        return self.window(given).reduce(function, name=name)
+        return cast("R_co", self.window(given).reduce(function, name=name))
 
     def sliding_p_time_reduce(
         self,
@@ -214,7 +224,7 @@ class KeyedWindowVerbs(Generic[K, V_co]):
         slide: Duration,
         *,
         name: str | None = None,
-    ) -> KeyedStream[K, V_co]:
+    ) -> R_co:
         """Reduce the values of a key of the last `size` of processing time.
 
         moves data: no · state: a value per key and `slide` · waits for the end: no
@@ -228,7 +238,7 @@ class KeyedWindowVerbs(Generic[K, V_co]):
         >>> handle = sums.collect()
         """
         given = windows.sliding(size, slide, time="processing")
-        return self.window(given).reduce(function, name=name)
+        return cast("R_co", self.window(given).reduce(function, name=name))
 
     def sliding_e_time_reduce(
         self,
@@ -237,7 +247,7 @@ class KeyedWindowVerbs(Generic[K, V_co]):
         slide: Duration,
         *,
         name: str | None = None,
-    ) -> KeyedStream[K, V_co]:
+    ) -> R_co:
         """Reduce the values of a key of `size` of event time, every `slide`.
 
         moves data: no · state: a value per key and `slide` · waits: for time
@@ -254,7 +264,7 @@ class KeyedWindowVerbs(Generic[K, V_co]):
         [(0, 4), (0, 12), (1, 1)]
         """
         given = windows.sliding(size, slide)
-        return self.window(given).reduce(function, name=name)
+        return cast("R_co", self.window(given).reduce(function, name=name))
 
 
 class LateVerbs:
@@ -310,7 +320,7 @@ def _late_for(flow: Flow, node: Node) -> Node | None:
             )
             if not is_ordered:
                 return node
-        elif not isinstance(spec, Windowed | DropKey | DropTime):
+        elif not isinstance(spec, Windowed | DropKey | DropTime | Unkey):
             return None
         node = flow.plan.nodes[node.inputs[0]]
     return None

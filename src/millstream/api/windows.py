@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.building import checked_aggregate, checked_function
+from millstream.api.wrapping import stream_of
 from millstream.plan import aggregate as aggregates
-from millstream.plan.nodes import DropKey, KeyBy
+from millstream.plan.nodes import DropKey, KeyBy, Unkey
 from millstream.plan.time import InTimeOrder
 from millstream.plan.windows import (
     FIRST_IN_TIME,
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.api.flow import Flow
+    from millstream.api.stream import Stream
     from millstream.plan.aggregate import Aggregate
     from millstream.plan.logical import Node
     from millstream.plan.windows import AnyWindow, Window
 
-__all__ = ["WindowInput", "WindowedStream"]
+__all__ = ["WindowInput", "WindowedStream", "pairs_of", "values_of"]
 
 V_co = TypeVar("V_co", covariant=True)
 S_co = TypeVar("S_co", covariant=True)
@@ -62,13 +64,21 @@ class WindowedStream(Generic[V_co, S_co]):
     """Values in windows; one of its verbs says what becomes of a window.
 
     Every window with values has a result.  Of a stream with keys every key has its own
-    windows, and results belong to the key; of a stream without keys one task has all.
+    windows, and results belong to the key, or behind `group_by` come in pairs with it; of a
+    stream without keys one task has all.
     Results of windows in event time have the last millisecond of the window as their
     timestamp; other results have none.
     """
 
-    def __init__(self, given: WindowInput, *, shows_window: bool = False) -> None:
+    def __init__(
+        self,
+        given: WindowInput,
+        makes: Callable[[Node], S_co],
+        *,
+        shows_window: bool = False,
+    ) -> None:
         self._given = given
+        self._makes = makes
         self._shows_window = shows_window
 
     def with_window(self) -> WindowedStream[V_co, S_co]:
@@ -85,7 +95,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [(Window(start=0, end=10), 1), (Window(start=10, end=20), 2)]
         """
-        return WindowedStream(self._given, shows_window=True)
+        return WindowedStream(self._given, self._makes, shows_window=True)
 
     def reduce(
         self, function: Callable[[V_co, V_co], V_co], *, name: str | None = None
@@ -360,19 +370,15 @@ class WindowedStream(Generic[V_co, S_co]):
             shows_window=self._shows_window,
             **details,
         )
-        made: Any = _added(self._given, verb, spec, name)
-        return made  # type: ignore[no-any-return]
+        return self._makes(_added(self._given, verb, spec, name))
 
     def __repr__(self) -> str:
         node = self._given.node
         return f"<WindowedStream from {node.verb!r} at {node.location}>"
 
 
-def _added(given: WindowInput, verb: str, spec: Windowed, name: str | None) -> Any:
-    """Append a window, and what it needs before and behind it; return the stream."""
-    from millstream.api.keyed import KeyedStream  # noqa: PLC0415 - built on this module
-    from millstream.api.stream import Stream  # noqa: PLC0415 - built on this module
-
+def _added(given: WindowInput, verb: str, spec: Windowed, name: str | None) -> Node:
+    """Append a window, and what it needs before it; its rows are pairs of key and result."""
     flow, node = given.flow, given.node
     name = name or flow.plan.free_name(verb)
     width = None if given.has_keys else 1
@@ -392,15 +398,24 @@ def _added(given: WindowInput, verb: str, spec: Windowed, name: str | None) -> A
     times = {"takes_times": True} if given.is_timed else {}
     if given.is_timed and not given.waits_for_order:
         times["makes_times"] = True
-    node = flow.add(
+    return flow.add(
         verb, spec, (node.id,), name=name, takes_pairs=True, width=width, **times
     )
-    if given.has_keys:
-        return KeyedStream(flow, node)
-    values = f"{name}.values"
-    return Stream(
-        flow, flow.add(verb, DropKey(), (node.id,), name=values, takes_pairs=True)
-    )
+
+
+def values_of(flow: Flow, node: Node) -> Stream[Any]:
+    """Return the results of a window that belong to nobody."""
+    name = f"{node.name}.values"
+    values = flow.add(node.verb, DropKey(), (node.id,), name=name, takes_pairs=True)
+    return stream_of(flow, values)
+
+
+def pairs_of(flow: Flow, node: Node) -> Stream[Any]:
+    """Return the results of a window, each with its key, as rows."""
+    if node.makes_times:  # if not, the pairs are rows as they are
+        name = f"{node.name}.pairs"
+        node = flow.add(node.verb, Unkey(), (node.id,), name=name, takes_pairs=True)
+    return stream_of(flow, node)
 
 
 def _nobody(_row: Any) -> None:
