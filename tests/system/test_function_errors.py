@@ -27,6 +27,11 @@ def mix(_: Any, value: Any) -> Any:
     raise ValueError(value)
 
 
+def unpacked(pair: Any) -> list[Any]:
+    key, value = pair
+    return [key, value]
+
+
 class Raising(ms.StatefulFunction[int, int, int]):
     """Cannot do anything."""
 
@@ -217,6 +222,40 @@ def test_error_behind_a_key_tells_what_the_function_got(
     make(flow.from_iterable([5])).collect()
     with pytest.raises(ms.OperatorError, match="value 5 of key -5"):
         flow.run(on="local", workers=2)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda keyed: keyed.map(lambda pair: pair[0]),
+        lambda keyed: keyed.flat_map(unpacked),
+        lambda keyed: keyed.filter(lambda key, value: key),
+        lambda keyed: keyed.count().map(lambda pair: pair[1]),
+        lambda keyed: keyed.map(str).inspect(lambda pair: pair[1]),
+    ],
+    ids=["item", "unpacked", "two parameters", "behind an aggregate", "text"],
+)
+def test_function_that_expects_a_pair_is_told_of_unkey(
+    make: Callable[[Any], Any],
+) -> None:
+    """It looks like a pair where it is printed, so this is the mistake to make."""
+    flow = ms.Flow("pairs")
+    make(flow.from_iterable([5]).key_by(lambda row: -row)).collect()
+    with pytest.raises(ms.OperatorError, match=r"; behind key_by .* unkey\(\) gives"):
+        flow.run(on="local")
+
+
+def test_other_errors_have_nothing_to_do_with_unkey() -> None:
+    """Neither those of plain rows, nor what a function says itself."""
+    plain, keyed = ms.Flow("plain"), ms.Flow("keyed")
+    rows: list[Any] = [5]
+    plain.from_iterable(rows).map(lambda row: row[0]).collect()
+    keyed.from_iterable([5]).key_by(abs).map(lambda value: mix(0, value)).collect()
+    for flow in (plain, keyed):
+        with pytest.raises(ms.OperatorError) as raised:
+            flow.run(on="local")
+
+        assert "unkey" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

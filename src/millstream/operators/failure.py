@@ -22,6 +22,7 @@ from millstream.plan.nodes import (
     AggregateByKey,
     Combine,
     Filter,
+    FilterMap,
     FlatMap,
     Flatten,
     Inspect,
@@ -59,6 +60,16 @@ _ROW_TEXT_MAX = 200
 _BY_KEY = (AggregateByKey, Combine, Scan)
 _ONE_TO_ONE = (AssignTime, Combine, DropTime, Inspect, KeyBy, Map, Read, Regroup)
 """What looks at the keys of as many rows as it gets, or makes as many."""
+_OF_ONE_VALUE = (Filter, FilterMap, FlatMap, Inspect, KeyBy, Map)
+_OF_A_PAIR = (
+    "unpack",
+    "not subscriptable",
+    "missing 1 required positional argument",
+    "string index out of range",
+    "tuple index out of range",
+)
+"""What Python says of a function that takes something else for a pair."""
+_UNKEY = "behind key_by a function gets the value alone; unkey() gives it (key, value)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +84,15 @@ class Blame:
         The row as text, cut short.
     user_line
         ``file.py:7: code`` of the innermost line of the user's own, or "".
+    advice
+        What to do, where it looks as if a function had taken a value for a pair, or "".
     """
 
     node: Node
     row_index: int | None
     row_text: str
     user_line: str
+    advice: str = ""
 
 
 def blame(
@@ -100,7 +114,16 @@ def blame(
         node = _candidates(frames, operator)[-1]
         return Blame(node, None, "", _user_line(frames))
     node = _failing(_candidates(frames, operator), rows[index])
-    return Blame(node, index, _text(rows, index, operator), _user_line(frames))
+    text, line = _text(rows, index, operator), _user_line(frames)
+    return Blame(node, index, text, line, _advice(error, node))
+
+
+def _advice(error: BaseException, node: Node) -> str:
+    """Return how a function gets the key as well, if it seems to have expected that."""
+    is_by_value = node.takes_pairs and isinstance(node.spec, _OF_ONE_VALUE)
+    if not is_by_value or not isinstance(error, TypeError | ValueError | IndexError):
+        return ""
+    return _UNKEY if any(words in str(error) for words in _OF_A_PAIR) else ""
 
 
 def _text(rows: Any, index: int, operator: Operator) -> str:

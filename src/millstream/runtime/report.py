@@ -78,6 +78,8 @@ def _sentence(error: TaskFailedError, cause: BaseException) -> str:
         text += f", value {error.blame.row_text}"
     if error.blame is not None and error.blame.user_line:
         text += f"; raised in {error.blame.user_line}"
+    if error.blame is not None and error.blame.advice:
+        text += f"; {error.blame.advice}"
     return text
 
 
