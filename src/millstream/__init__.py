@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 from millstream import windows
 from millstream.api.flow import Flow
@@ -52,7 +52,7 @@ from millstream.state.operator_state import OperatorState
 # Stored values refer to it by this path.
 from millstream.state.stored_types import stored_object as _stored  # noqa: F401
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from millstream.api.frame import Frame, WindowFrame
     from millstream.api.frame_aggregates import (
         GroupedFrame,
@@ -132,7 +132,7 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     """Import what needs Polars when it is first asked for."""
     if name not in _WITH_POLARS:
         msg = f"module 'millstream' has no attribute {name!r}"

@@ -30,10 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Classes whose members are listed one by one; all other names are a line each."""
 
-INSIDE = frozenset(
-    {"add", "as_input", "enter", "instance", "rebuffered", "remember", "untimed"}
-    | {"declared_state", "with_value"}
-)
+INSIDE = frozenset({"declared_state", "enter", "instance"})
 """Methods that the package calls on objects of users, and users on nothing."""
 
 _HEAD = """\

@@ -54,18 +54,36 @@ def test_every_method_has_a_docstring(kind: type[Any]) -> None:
 )
 def test_every_verb_has_an_example(kind: type[Any]) -> None:
     """The examples run as doctests, so they are true."""
-    inside = {"as_input"}
-    without = [name for name, m in verbs(kind) if ">>>" not in (m.__doc__ or "")]
-
-    assert set(without) - inside == set()
+    assert [name for name, m in verbs(kind) if ">>>" not in (m.__doc__ or "")] == []
 
 
 def test_every_verb_takes_a_name() -> None:
     """Any operator can be found again in the plan and in a message."""
-    nameless = {"as_input", "buffered", "split", "window", "with_window"}
+    nameless = {"buffered", "split", "window", "with_window"}
     for kind in (ms.Stream, ms.KeyedStream, ms.GroupedStream, ms.WindowedStream):
         for name, verb in verbs(kind):
             assert name in nameless or "name" in inspect.signature(verb).parameters
+
+
+def test_nothing_of_the_inside_is_among_the_public_names() -> None:
+    """What completion offers is for users: no typing, no building of plans."""
+    modules = {"api", "columns", "config", "connectors", "credentials", "errors"}
+    modules |= {
+        "launch",
+        "observe",
+        "operators",
+        "plan",
+        "ports",
+        "protocol",
+        "runtime",
+    }
+    modules |= {"annotations", "cli", "simulation", "state", "testing"}
+    names = {name for name in vars(ms) if not name.startswith("_")}
+    inside = {"add", "as_input", "rebuffered", "remember", "untimed", "with_value"}
+
+    assert names - modules - set(ms.__all__) == set()
+    for kind in (*PUBLIC_CLASSES, ms.Frame):
+        assert inside.isdisjoint(dir(kind))
 
 
 def test_import_does_not_need_spark() -> None:

@@ -79,12 +79,12 @@ class Unopened(ms.StatefulFunction[int, int, int], ms.Sink[int]):
 def test_what_does_not_open_is_named(error: BaseException) -> None:
     """By operator and line; and whoever leaves ends no worker."""
     words = f"'mine' at .* raised {type(error).__name__}: no; when it was opened"
-    rows = ms.Flow("function").from_iterable([1]).key_by(abs)
-    rows.process(Unopened(error), name="mine").collect()
-    other = ms.Flow("sink")
-    other.from_iterable([1]).write(Unopened(error), name="mine")
+    function, sink = ms.Flow("function"), ms.Flow("sink")
+    keyed = function.from_iterable([1]).key_by(abs)
+    keyed.process(Unopened(error), name="mine").collect()
+    sink.from_iterable([1]).write(Unopened(error), name="mine")
 
-    for flow in (rows._flow, other):
+    for flow in (function, sink):
         with pytest.raises(ms.OperatorError, match=words):
             flow.run(on="local", workers=2)
 

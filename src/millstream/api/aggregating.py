@@ -14,7 +14,7 @@ from millstream.plan.aggregate import Aggregate
 from millstream.plan.nodes import AggregateByKey, Scan
 
 if TYPE_CHECKING:
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
     from millstream.plan.logical import Node
 
 __all__ = ["aggregated", "checked_fold", "checked_reduce", "scanned"]
@@ -33,18 +33,20 @@ def checked_fold(initial: Any, function: Any, merge: Any) -> Aggregate:
     return aggregates.fold(initial, function, merge)
 
 
-def aggregated(flow: Flow, node: Node, aggregate: Aggregate, name: str | None) -> Node:
+def aggregated(
+    graph: Graph, node: Node, aggregate: Aggregate, name: str | None
+) -> Node:
     """Append the aggregate of every key, which comes at the end of the input."""
     spec = AggregateByKey(aggregate)
-    return flow.add(aggregate.name, spec, (node.id,), name=name)
+    return graph.add(aggregate.name, spec, (node.id,), name=name)
 
 
 def scanned(
-    flow: Flow, node: Node, function: Any, initial: Any, name: str | None
+    graph: Graph, node: Node, function: Any, initial: Any, name: str | None
 ) -> Node:
     """Append the running aggregate of every key."""
     spec = Scan(_running(function, initial))
-    return flow.add("scan", spec, (node.id,), name=name, takes_pairs=True)
+    return graph.add("scan", spec, (node.id,), name=name, takes_pairs=True)
 
 
 def _running(function: Any, initial: Any) -> Aggregate:

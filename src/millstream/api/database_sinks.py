@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.api.building import located
+from millstream.api.graph import Wrapped, WrappedFrame
 from millstream.connectors.sql import SqlSink
 from millstream.plan.nodes import Write
 
@@ -15,20 +16,13 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    import polars as pl
-
-    from millstream.api.flow import Flow
     from millstream.connectors.sql import Database
-    from millstream.plan.logical import Node
 
 __all__ = ["FrameTableVerbs", "RowTableVerbs"]
 
 
-class RowTableVerbs:
+class RowTableVerbs(Wrapped):
     """Verbs that end a stream in a table; a row is a tuple, or a dict by column."""
-
-    _flow: Flow
-    _node: Node
 
     def write_sqlite(
         self,
@@ -136,12 +130,8 @@ class RowTableVerbs:
         )
 
 
-class FrameTableVerbs:
+class FrameTableVerbs(WrappedFrame):
     """Verbs that end a frame in a table that has its columns."""
-
-    schema: pl.Schema
-    _flow: Flow
-    _node: Node
 
     def write_sqlite(
         self,
@@ -232,8 +222,8 @@ def _write(
     upsert_by: Sequence[str],
     name: str | None,
 ) -> None:
-    flow = stream._flow  # noqa: SLF001 - a part of the stream
-    known = name or flow.plan.free_name(verb)
+    graph = stream._graph  # noqa: SLF001 - a part of the stream
+    known = name or graph.plan.free_name(verb)
     with located(verb):
         sink = SqlSink(make(), table, columns, name=known, upsert_by=upsert_by)
-    flow.add(verb, Write(sink), (stream._node.id,), name=known)  # noqa: SLF001
+    graph.add(verb, Write(sink), (stream._node.id,), name=known)  # noqa: SLF001

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.building import checked_callable, checked_function, located
+from millstream.api.graph import Wrapped
+from millstream.api.wrapping import stream_of
 from millstream.errors import UsageError
 from millstream.plan.grouping import ByFunction
 from millstream.plan.time import AssignTime, Duration, InTimeOrder, milliseconds
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from millstream.api.flow import Flow
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
 
@@ -32,11 +33,8 @@ T_co = TypeVar("T_co", covariant=True)
 MAX_FUTURE_SKEW = "24h"
 
 
-class TimeVerbs(Generic[T_co]):
+class TimeVerbs(Wrapped, Generic[T_co]):
     """Event time for rows."""
-
-    _flow: Flow
-    _node: Node
 
     def event_time(
         self,
@@ -116,10 +114,8 @@ class TimeVerbs(Generic[T_co]):
         >>> rows.result()
         [2, 3, 1]
         """
-        from millstream.api.stream import Stream  # noqa: PLC0415 - it imports us
-
-        untimed = self._flow.untimed(self._node.id, name)
-        return Stream(self._flow, self._flow.plan.nodes[untimed])
+        untimed = self._graph.untimed(self._node.id, name)
+        return stream_of(self._graph, self._graph.plan.nodes[untimed])
 
     def in_time_order(self, *, name: str | None = None) -> Stream[T_co]:
         """Put all rows into the order of their timestamps.
@@ -145,12 +141,10 @@ class TimeVerbs(Generic[T_co]):
         return self._timed("in_time_order", InTimeOrder(), name)
 
     def _timed(self, verb: str, spec: Any, name: str | None) -> Stream[T_co]:
-        from millstream.api.stream import Stream  # noqa: PLC0415 - built on this module
-
         source, is_giving = self._node.id, isinstance(spec, AssignTime)
         if is_giving:
-            source = self._flow.untimed(source)
-        node = self._flow.add(
+            source = self._graph.untimed(source)
+        node = self._graph.add(
             verb,
             spec,
             (source,),
@@ -159,7 +153,7 @@ class TimeVerbs(Generic[T_co]):
             makes_times=True,
             width=None if is_giving else 1,
         )
-        return Stream(self._flow, node)
+        return stream_of(self._graph, node)
 
 
 def time_spec(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from millstream.api.building import checked_count, checked_flow, located, user_location
+from millstream.api.building import checked_count, located, user_location
 from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.frame_aggregates import GroupedFrame
 from millstream.api.frame_columns import ColumnVerbs
@@ -24,8 +24,10 @@ from millstream.api.frame_keys import group_keys
 from millstream.api.frame_names import check_names
 from millstream.api.frame_stream_joins import FrameStreamJoinVerbs
 from millstream.api.frame_windows import FrameTimeVerbs, late_frame
+from millstream.api.graph import input_of
 from millstream.api.handles import ResultHandle
 from millstream.api.polars_trees import check_polars
+from millstream.api.wrapping import stream_of
 from millstream.columns.kernels.columns import KeyColumn
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from polars._typing import IntoExpr
 
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
 
@@ -79,11 +81,9 @@ class Frame(
 ):
     """A dataset of rows with named, typed columns."""
 
-    def __init__(self, flow: Flow, node: Node, schema: pl.Schema) -> None:
+    def __init__(self, graph: Graph, node: Node, schema: pl.Schema) -> None:
         check_polars()
-        self.schema = schema
-        self._flow = flow
-        self._node = node
+        super().__init__(graph, node, schema)
 
     # By key
 
@@ -117,12 +117,12 @@ class Frame(
         rows = self._node.id
         if computed := by.computed:
             query = specs.Transform(lambda frame: frame.with_columns(**computed))
-            base = name or self._flow.plan.free_name("group_by")
-            made = self._flow.add(
+            base = name or self._graph.plan.free_name("group_by")
+            made = self._graph.add(
                 "group_by", query, (rows,), name=f"{base}.keys", makes_frames=True
             )
             rows = made.id
-        node = self._flow.add(
+        node = self._graph.add(
             "group_by",
             nodes.Regroup(),
             (rows,),
@@ -130,7 +130,7 @@ class Frame(
             makes_frames=True,
             regroups=Columns(by.columns),
         )
-        return GroupedFrame(self._flow, node, self.schema, by)
+        return GroupedFrame(self._graph, node, self.schema, by)
 
     def unique(
         self, subset: str | Sequence[str] | None = None, *, name: str | None = None
@@ -158,7 +158,7 @@ class Frame(
         with located("unique"):
             for key in keys:
                 KeyColumn.of(key, self.schema[key])
-        base = name or self._flow.plan.free_name("unique")
+        base = name or self._graph.plan.free_name("unique")
         first = lambda f: f.unique(list(keys), keep="first", maintain_order=True)  # noqa: E731 - a query
         in_batch = self._then(
             "unique",
@@ -177,20 +177,18 @@ class Frame(
 
         moves data: no · state: none · waits for the end: no
         """
-        from millstream.api.stream import Stream  # noqa: PLC0415 - mutual
-
         inputs, is_timed = (self._node.id,), self._is_timed
         times = {"takes_times": is_timed, "makes_times": is_timed}
-        node = self._flow.add("to_rows", specs.ToRows(), inputs, name=name, **times)
-        return Stream(self._flow, node)
+        node = self._graph.add("to_rows", specs.ToRows(), inputs, name=name, **times)
+        return stream_of(self._graph, node)
 
     def drop_time(self, *, name: str | None = None) -> Frame:
         """Go on without event time; what goes round a loop would keep it.
 
         moves data: no · state: none · waits for the end: no
         """
-        untimed = self._flow.untimed(self._node.id, name)
-        return Frame(self._flow, self._flow.plan.nodes[untimed], self.schema)
+        untimed = self._graph.untimed(self._node.id, name)
+        return Frame(self._graph, self._graph.plan.nodes[untimed], self.schema)
 
     def union(self, *others: Frame, name: str | None = None) -> Frame:
         """Put the rows of several frames of the same schema into one.
@@ -205,11 +203,13 @@ class Frame(
                     "columns in both"
                 )
                 raise UsageError(msg)
-        inputs = tuple(frame.as_input("union", self._flow) for frame in (self, *others))
-        node = self._flow.add(
+        inputs = tuple(
+            input_of("union", self._graph, frame) for frame in (self, *others)
+        )
+        node = self._graph.add(
             "union", nodes.Merge(), inputs, name=name, makes_frames=True
         )
-        return Frame(self._flow, node, self.schema)
+        return Frame(self._graph, node, self.schema)
 
     def limit(self, rows: int, *, name: str | None = None) -> Frame:
         """Keep the first `rows` rows; the sources stop once they have passed.
@@ -235,19 +235,19 @@ class Frame(
         moves data: to the driver · state: none
         """
         inputs = (self._node.id,)
-        node = self._flow.add(
+        node = self._graph.add(
             "collect", specs.CollectFrames(self.schema), inputs, name=name
         )
         schema = self.schema
         handle = ResultHandle(
-            self._flow,
+            self._graph,
             node.id,
             node.name,
             lambda parts: pl.concat(
                 [pl.DataFrame(schema=schema), *(part.select(*schema) for part in parts)]
             ),
         )
-        self._flow.remember(handle)
+        self._graph.remember(handle)
         return handle
 
     def to_spark(
@@ -262,7 +262,7 @@ class Frame(
         """
         from millstream.api.frame_spark import spark_from_frame  # noqa: PLC0415
 
-        return spark_from_frame(self, self._flow, self._node.id, path, name)
+        return spark_from_frame(self, self._graph, self._node.id, path, name)
 
     def sort(
         self,
@@ -341,25 +341,20 @@ class Frame(
                 check_names(schema)
         if isinstance(other, pl.DataFrame):
             return self._then("join", specs.JoinStatic(spec, other), name, schema)
-        base = name or self._flow.plan.free_name("join")
-        right = self._flow.add(
+        base = name or self._graph.plan.free_name("join")
+        right = self._graph.add(
             "join",
             nodes.Regroup(),
-            (other.as_input("join", self._flow),),
+            (input_of("join", self._graph, other),),
             name=f"{base}.right",
             makes_frames=True,
             regroups=Broadcast(),
         )
         inputs = (self._node.id, right.id)
-        node = self._flow.add("join", spec, inputs, name=base, makes_frames=True)
-        return Frame(self._flow, node, schema)
+        node = self._graph.add("join", spec, inputs, name=base, makes_frames=True)
+        return Frame(self._graph, node, schema)
 
     # Inside
-
-    def as_input(self, verb: str, flow: Flow) -> int:
-        """Return the id of its operator, for a verb that joins frames of one flow."""
-        checked_flow(verb, flow, self._flow)
-        return self._node.id
 
     @property
     def columns(self) -> list[str]:
@@ -394,9 +389,9 @@ class WindowFrame(Frame):
     """What `agg` or `map_window` makes of a frame that is cut into windows."""
 
     def __init__(
-        self, flow: Flow, node: Node, schema: pl.Schema, made: Node, given: pl.Schema
+        self, graph: Graph, node: Node, schema: pl.Schema, made: Node, given: pl.Schema
     ) -> None:
-        super().__init__(flow, node, schema)
+        super().__init__(graph, node, schema)
         self._windowed = made
         self._given = given
 
@@ -419,7 +414,7 @@ class WindowFrame(Frame):
         >>> in_time.result().rows(), late.result().rows()
         ([(20, 30, 1)], [(3,)])
         """
-        return late_frame(self._flow, self._windowed, self._given, name)
+        return late_frame(self._graph, self._windowed, self._given, name)
 
 
 def _names(columns: str | Sequence[str]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from millstream.api.building import checked_function, located, user_location
 from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.frame_windows import WindowedFrame
 from millstream.api.rowwise import checked_query, why_not_row_wise
+from millstream.api.wrapping import frame_of
 from millstream.columns import expressions
 from millstream.columns.expressions import Refused
 from millstream.columns.long_partials import (
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
     from polars._typing import IntoExpr
     from polars.datatypes import DataType
 
-    from millstream.api.flow import Flow
     from millstream.api.frame import Frame
     from millstream.api.frame_keys import GroupKeys
+    from millstream.api.graph import Graph
     from millstream.columns.expressions import Part, Tree
     from millstream.plan.logical import Node
     from millstream.plan.time import Duration
@@ -85,9 +86,9 @@ class GroupedFrame:
     """A frame whose rows with equal keys are together; `agg` makes a row of each key."""
 
     def __init__(
-        self, flow: Flow, node: Node, schema: pl.Schema, keys: GroupKeys
+        self, graph: Graph, node: Node, schema: pl.Schema, keys: GroupKeys
     ) -> None:
-        self._flow = flow
+        self._graph = graph
         self._node = node
         self._schema = schema
         self._keys = keys
@@ -118,10 +119,8 @@ class GroupedFrame:
         >>> totals.result().sort("shop").rows()
         [('a', 2, 2.0), ('b', 1, 5.0)]
         """
-        from millstream.api.frame import Frame  # noqa: PLC0415 - mutual
-
         aggregation, schema = built(self._schema, self._keys, exprs, named)
-        node = self._flow.add(
+        node = self._graph.add(
             "agg",
             AggregateFrame(aggregation),
             (self._node.id,),
@@ -130,14 +129,14 @@ class GroupedFrame:
         )
         renamed = self._keys.renamed
         if renamed:
-            node = self._flow.add(
+            node = self._graph.add(
                 "agg",
                 Transform(lambda frame: frame.rename(renamed)),
                 (node.id,),
                 name=f"{node.name}.keys",
                 makes_frames=True,
             )
-        return Frame(self._flow, node, schema)
+        return frame_of(self._graph, node, schema)
 
     def window(
         self,
@@ -175,7 +174,7 @@ class GroupedFrame:
         [('a', -10, 10, 1), ('a', 0, 20, 2), ('a', 10, 30, 1), ('b', -10, 10, 1), ('b', 0, 20, 1)]
         """
         return WindowedFrame(
-            self._flow,
+            self._graph,
             self._node,
             self._schema,
             self._keys,

@@ -13,8 +13,10 @@ import polars as pl
 from millstream.api import text_steps
 from millstream.api.building import checked_function, located, user_location
 from millstream.api.frame_names import check_names, checked_columns
+from millstream.api.graph import WrappedFrame
 from millstream.api.rowwise import checked_query, checked_schema, given
 from millstream.api.timed_columns import beside_time, filled_columns, seen, seen_all
+from millstream.api.wrapping import frame_of
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
 from millstream.plan.frame_windows import HIDDEN
@@ -24,20 +26,14 @@ if TYPE_CHECKING:
 
     from polars._typing import IntoExpr
 
-    from millstream.api.flow import Flow
     from millstream.api.frame import Frame
-    from millstream.plan.logical import Node
     from millstream.plan.spec import Spec
 
 __all__ = ["ColumnVerbs"]
 
 
-class ColumnVerbs:
+class ColumnVerbs(WrappedFrame):
     """What Polars does to columns, row by row."""
-
-    schema: pl.Schema
-    _flow: Flow
-    _node: Node
 
     def select(
         self,
@@ -406,15 +402,13 @@ class ColumnVerbs:
         schema: pl.Schema,
         **attributes: Any,
     ) -> Frame:
-        from millstream.api.frame import Frame  # noqa: PLC0415 - mutual
-
         if self._is_timed:
             with located(verb):
                 check_names(schema)
-        node = self._flow.add(
+        node = self._graph.add(
             verb, spec, (self._node.id,), name=name, makes_frames=True, **attributes
         )
-        return Frame(self._flow, node, schema)
+        return frame_of(self._graph, node, schema)
 
 
 def _seen_named(named: Mapping[str, Any]) -> dict[str, Any]:

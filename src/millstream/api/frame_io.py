@@ -22,11 +22,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from pathlib import Path
 
-    import polars as pl
-
-    from millstream.api.flow import Flow
     from millstream.connectors.base import Sink
-    from millstream.plan.logical import Node
 
 __all__ = ["FrameSinkVerbs"]
 
@@ -39,10 +35,6 @@ class FrameSinkVerbs(FrameTableVerbs):
     `roll_every` after its first row, with the next snapshot, or at the end of the input.
     Without a state directory all appear when the job has succeeded.
     """
-
-    schema: pl.Schema
-    _flow: Flow
-    _node: Node
 
     def write_csv(
         self,
@@ -197,7 +189,7 @@ class FrameSinkVerbs(FrameTableVerbs):
         options: PartOptions,
         name: str | None,
     ) -> None:
-        known = name or self._flow.plan.free_name(verb)
+        known = name or self._graph.plan.free_name(verb)
         with located(verb):
             sink = make({**options, "name": known})
-        self._flow.add(verb, Write(sink), (self._node.id,), name=known)
+        self._graph.add(verb, Write(sink), (self._node.id,), name=known)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import polars as pl
 
 from millstream.api.building import located, user_location
+from millstream.api.graph import WrappedFrame, input_of
 from millstream.api.iteration import (
     Rounds,
     checked_ends,
@@ -19,6 +20,7 @@ from millstream.api.iteration import (
     optional_function,
     refuse_made,
 )
+from millstream.api.wrapping import frame_of, stream_of
 from millstream.columns.kernels.columns import KeyColumn
 from millstream.errors import UsageError
 from millstream.plan.grouping import Columns
@@ -28,8 +30,8 @@ from millstream.plan.nodes import Regroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from millstream.api.flow import Flow
     from millstream.api.frame import Frame
+    from millstream.api.graph import Graph
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
 
@@ -38,12 +40,8 @@ __all__ = ["FrameRoundVerbs"]
 S = TypeVar("S")
 
 
-class FrameRoundVerbs:
+class FrameRoundVerbs(WrappedFrame):
     """Iterations over the rows of a `Frame`."""
-
-    _flow: Flow
-    _node: Node
-    schema: pl.Schema
 
     def iterate(
         self,
@@ -88,10 +86,10 @@ class FrameRoundVerbs:
             show=optional_function("iterate", "show", show, "reduced"),
             schema=self.schema,
         )
-        rounds = Rounds.begun(self._flow, "iterate", self._node.id, iteration, name)
+        rounds = Rounds.begun(self._graph, "iterate", self._node.id, iteration, name)
         made = self._made("iterate", body, rounds)
         self._check_columns_again("iterate", made)
-        tail = made.as_input("iterate", self._flow)
+        tail = input_of("iterate", self._graph, made)
         return self._frame(rounds.closed(tail, makes_frames=True), self.schema)
 
     def cycle(
@@ -139,13 +137,11 @@ class FrameRoundVerbs:
         shown, iteration = cycle_of(
             state, update, until, max_rounds, show, schema=self.schema
         )
-        rounds = Rounds.begun(self._flow, "cycle", self._node.id, iteration, name)
+        rounds = Rounds.begun(self._graph, "cycle", self._node.id, iteration, name)
         made = self._made("cycle", body, rounds, state=shown)
-        from millstream.api.stream import Stream  # noqa: PLC0415 - it imports us
-
-        tail = made.as_input("cycle", self._flow)
+        tail = input_of("cycle", self._graph, made)
         node = rounds.closed(tail, schema=made.schema)
-        return Stream(self._flow, node)
+        return stream_of(self._graph, node)
 
     def delta_iterate(
         self,
@@ -200,14 +196,14 @@ class FrameRoundVerbs:
             columns=tuple(self.schema),
             schema=self.schema,
         )
-        flow = self._flow
-        base = name or flow.plan.free_name("delta_iterate")
-        source = _by_columns(flow, self._node.id, keys, f"{base}.keys")
-        rounds = Rounds.begun(flow, "delta_iterate", source, iteration, base)
+        graph = self._graph
+        base = name or graph.plan.free_name("delta_iterate")
+        source = _by_columns(graph, self._node.id, keys, f"{base}.keys")
+        rounds = Rounds.begun(graph, "delta_iterate", source, iteration, base)
         made = self._made("delta_iterate", body, rounds)
         self._check_columns_again("delta_iterate", made, is_order_free=True)
-        tail = made.as_input("delta_iterate", flow)
-        candidates = _by_columns(flow, tail, keys, f"{base}.candidates")
+        tail = input_of("delta_iterate", graph, made)
+        candidates = _by_columns(graph, tail, keys, f"{base}.candidates")
         return self._frame(rounds.closed(candidates, makes_frames=True), self.schema)
 
     def loop(
@@ -245,15 +241,13 @@ class FrameRoundVerbs:
         >>> sorted(small.result()["x"])
         [3, 6, 8]
         """
-        from millstream.api.frame import Frame  # noqa: PLC0415 - it imports us
-
-        flow = self._flow
+        graph = self._graph
         iteration = free_loop(max_hops, self.schema)
-        rounds = Rounds.begun(flow, "loop", self._node.id, iteration, name)
+        rounds = Rounds.begun(graph, "loop", self._node.id, iteration, name)
         made = made_by("loop", body, rows=self._frame(rounds.body_input, self.schema))
-        again, out = checked_pair(made, Frame, "Frame")
+        again, out = checked_pair(made, FrameRoundVerbs, "Frame")
         self._check_columns_again("loop", again)
-        ends = again.as_input("loop", flow), out.as_input("loop", flow)
+        ends = input_of("loop", graph, again), input_of("loop", graph, out)
         return self._frame(rounds.closed_free(*ends), out.schema)
 
     def _check_columns_again(
@@ -272,23 +266,19 @@ class FrameRoundVerbs:
     def _made(
         self, verb: str, body: Callable[..., Any], rounds: Rounds, **given: Any
     ) -> Frame:
-        from millstream.api.frame import Frame  # noqa: PLC0415 - it imports us
-
         rows = self._frame(rounds.body_input, self.schema)
         made = made_by(verb, body, rows=rows, **given)
-        if not isinstance(made, Frame):
+        if not isinstance(made, FrameRoundVerbs):
             refuse_made(verb, "Frame", made)
-        return made
+        return cast("Frame", made)
 
     def _frame(self, node: Node, schema: pl.Schema) -> Frame:
-        from millstream.api.frame import Frame  # noqa: PLC0415 - it imports us
-
-        return Frame(self._flow, node, schema)
+        return frame_of(self._graph, node, schema)
 
 
-def _by_columns(flow: Flow, node: int, keys: tuple[str, ...], name: str) -> int:
+def _by_columns(graph: Graph, node: int, keys: tuple[str, ...], name: str) -> int:
     """Return a node whose rows go to the task of their key."""
-    moved = flow.add(
+    moved = graph.add(
         "delta_iterate",
         Regroup(),
         (node,),

@@ -18,7 +18,7 @@ from millstream.plan.joins import Join
 from millstream.plan.time import LateRows
 
 if TYPE_CHECKING:
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
     from millstream.plan.logical import Node
 
 __all__ = ["JoinedFrame"]
@@ -31,12 +31,12 @@ class JoinedFrame(Frame):
 
     def __init__(
         self,
-        flow: Flow,
+        graph: Graph,
         node: Node,
         schema: pl.Schema,
         given: tuple[pl.Schema, pl.Schema],
     ) -> None:
-        super().__init__(flow, node, schema)
+        super().__init__(graph, node, schema)
         self._given = given
 
     def late(
@@ -62,7 +62,7 @@ class JoinedFrame(Frame):
         >>> in_time.result().rows(), late.result().rows()
         ([('A', 10, 15)], [('C', 20)])
         """
-        flow, made, spec = self._flow, self._node, self._node.spec
+        graph, made, spec = self._graph, self._node, self._node.spec
         with located("late"):
             if side not in _SIDES:
                 msg = f"it takes 'left' or 'right', got {side!r}"
@@ -75,11 +75,11 @@ class JoinedFrame(Frame):
                 raise UsageError(msg)
         place = _SIDES.index(side)
         schema = self._given[place]
-        both = flow.add(
+        both = graph.add(
             "late",
             LateRows(made.id),
             (made.id,),
-            name=f"{name or flow.plan.free_name('late')}.both",
+            name=f"{name or graph.plan.free_name('late')}.both",
             makes_frames=True,
             takes_times=False,
         )
@@ -88,7 +88,7 @@ class JoinedFrame(Frame):
             columns = [pl.col(late_name(place, n)).alias(n) for n in schema]
             return frame.filter(pl.col(LATE_SIDE) == place).select(columns)
 
-        node = flow.add(
+        node = graph.add(
             "late", Transform(of_side), (both.id,), name=name, makes_frames=True
         )
-        return Frame(flow, node, schema)
+        return Frame(graph, node, schema)

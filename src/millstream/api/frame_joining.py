@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from millstream.api.graph import WrappedFrame
 from millstream.columns.kernels.columns import KeyColumn
 from millstream.errors import UsageError
 from millstream.plan.frames import JoinFrames
@@ -59,9 +60,7 @@ def stream_join_columns(
     nulls_equal: bool,
 ) -> tuple[JoinFrames, pl.Schema]:
     """Return the columns of a join of which both sides come by key, and its schema."""
-    from millstream.api.frame import Frame  # noqa: PLC0415 - mutual
-
-    if not isinstance(right, Frame):
+    if not isinstance(right, WrappedFrame):
         advice = "; use .join(...)" if isinstance(right, pl.DataFrame) else ""
         msg = f"it takes a frame of this flow, got {type(right).__name__}{advice}"
         raise UsageError(msg)
@@ -102,9 +101,7 @@ def _joined_schema(spec: JoinFrames, left: pl.Schema) -> pl.Schema:
 
 
 def _schema(right: Any) -> pl.Schema:
-    from millstream.api.frame import Frame  # noqa: PLC0415 - mutual
-
-    if isinstance(right, Frame | pl.DataFrame):
+    if isinstance(right, WrappedFrame | pl.DataFrame):
         return right.schema
     advice = "collect it first" if isinstance(right, pl.LazyFrame) else "convert it"
     library = type(right).__module__.partition(".")[0]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
     from millstream.connectors.frame_files import LineFrames
     from millstream.connectors.paths import StrPath
     from millstream.plan.logical import Node
@@ -42,9 +42,9 @@ class FileFrame(Frame):
     """The good rows of files; `bad_rows` has the others."""
 
     def __init__(
-        self, flow: Flow, node: Node, schema: pl.Schema, bad: Frame | None = None
+        self, graph: Graph, node: Node, schema: pl.Schema, bad: Frame | None = None
     ) -> None:
-        super().__init__(flow, node, schema)
+        super().__init__(graph, node, schema)
         self._bad = bad
 
     @property
@@ -65,7 +65,7 @@ class FileFrame(Frame):
 
 
 def read_csv(
-    flow: Flow,
+    graph: Graph,
     paths: Paths,
     *,
     schema: Mapping[str, Any] | None,
@@ -85,11 +85,11 @@ def read_csv(
             paths, schema=schema, dialect=dialect, max_bad_rows=max_bad_rows
         )
 
-    return _read_lines(flow, "read_csv", make, max_bad_rows, name)
+    return _read_lines(graph, "read_csv", make, max_bad_rows, name)
 
 
 def read_jsonl(
-    flow: Flow,
+    graph: Graph,
     paths: Paths,
     *,
     schema: Mapping[str, Any] | None,
@@ -98,29 +98,29 @@ def read_jsonl(
 ) -> FileFrame:
     """Carry out `Flow.read_jsonl`."""
     make = lambda: jsonl_source(paths, schema=schema, max_bad_rows=max_bad_rows)  # noqa: E731 - tried
-    return _read_lines(flow, "read_jsonl", make, max_bad_rows, name)
+    return _read_lines(graph, "read_jsonl", make, max_bad_rows, name)
 
 
 def read_lines(
-    flow: Flow, paths: Paths, *, max_bad_rows: int, name: str | None
+    graph: Graph, paths: Paths, *, max_bad_rows: int, name: str | None
 ) -> FileFrame:
     """Carry out `Flow.read_lines`."""
     make = lambda: lines_source(paths, max_bad_rows=max_bad_rows)  # noqa: E731 - tried
-    return _read_lines(flow, "read_lines", make, max_bad_rows, name)
+    return _read_lines(graph, "read_lines", make, max_bad_rows, name)
 
 
 def read_parquet(
-    flow: Flow, paths: Paths, *, columns: Iterable[str] | None, name: str | None
+    graph: Graph, paths: Paths, *, columns: Iterable[str] | None, name: str | None
 ) -> FileFrame:
     """Carry out `Flow.read_parquet`."""
     with located("read_parquet"):
         source = ParquetSource(paths, columns=columns)
-    node = flow.add("read_parquet", Read(source), (), name=name, makes_frames=True)
-    return FileFrame(flow, node, source.schema)
+    node = graph.add("read_parquet", Read(source), (), name=name, makes_frames=True)
+    return FileFrame(graph, node, source.schema)
 
 
 def _read_lines(
-    flow: Flow,
+    graph: Graph,
     verb: str,
     make: Callable[[], LineFrames],
     max_bad_rows: int,
@@ -129,18 +129,18 @@ def _read_lines(
     checked_count(verb, "max_bad_rows", max_bad_rows, least=0)
     with located(verb):
         source = make()
-    node = flow.add(verb, Read(source), (), name=name, makes_frames=True)
+    node = graph.add(verb, Read(source), (), name=name, makes_frames=True)
     if max_bad_rows == 0:
-        return FileFrame(flow, node, source.schema)
-    good = _part(flow, node, "good", MapFrames(good_part, "the same"))
-    bad = _part(flow, node, "bad", MapFrames(bad_part, "nothing"))
+        return FileFrame(graph, node, source.schema)
+    good = _part(graph, node, "good", MapFrames(good_part, "the same"))
+    bad = _part(graph, node, "bad", MapFrames(bad_part, "nothing"))
     budget = Write(BadRowBudget(max_bad_rows))
-    flow.add(verb, budget, (bad.id,), name=f"{node.name}.budget", width=1)
-    return FileFrame(flow, good, source.schema, Frame(flow, bad, BAD_SCHEMA))
+    graph.add(verb, budget, (bad.id,), name=f"{node.name}.budget", width=1)
+    return FileFrame(graph, good, source.schema, Frame(graph, bad, BAD_SCHEMA))
 
 
-def _part(flow: Flow, read: Node, what: str, spec: MapFrames) -> Node:
-    return flow.add(
+def _part(graph: Graph, read: Node, what: str, spec: MapFrames) -> Node:
+    return graph.add(
         read.verb,
         spec,
         (read.id,),

@@ -32,13 +32,13 @@ from millstream.plan.nodes import Read, Write
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
 
 __all__ = ["frame_from_spark", "frame_from_spark_stream", "spark_from_frame"]
 
 
 def frame_from_spark(
-    flow: Flow, frame: Any, staging: str | None, name: str | None
+    graph: Graph, frame: Any, staging: str | None, name: str | None
 ) -> Frame:
     """Carry out `Flow.from_spark`."""
     verb = "from_spark"
@@ -46,11 +46,11 @@ def frame_from_spark(
     with located(verb):
         write, inputs = written_frame(frame), inputs_of(frame)
         source = SparkSource(write, frame.schema, staging, inputs)
-    return _added(flow, verb, source, name)
+    return _added(graph, verb, source, name)
 
 
 def frame_from_spark_stream(
-    flow: Flow,
+    graph: Graph,
     frame: Any,
     trigger: str | timedelta | None,
     staging: str | None,
@@ -64,11 +64,11 @@ def frame_from_spark_stream(
         if trigger is None:
             write = written_stream(frame)
             staged = SparkSource(write, frame.schema, staging, inputs)
-            return _added(flow, verb, staged, name)
-        start = started_stream(frame, nanoseconds(trigger) // 1_000_000, flow.name)
+            return _added(graph, verb, staged, name)
+        start = started_stream(frame, nanoseconds(trigger) // 1_000_000, graph.name)
         schema = polars_schema(frame.schema)
         source = SparkStreamSource(start, schema, staging, inputs)
-    return _added(flow, verb, source, name)
+    return _added(graph, verb, source, name)
 
 
 def _check_kind(verb: str, frame: Any, *, is_streaming: bool) -> None:
@@ -86,14 +86,14 @@ def _check_kind(verb: str, frame: Any, *, is_streaming: bool) -> None:
 
 
 def _added(
-    flow: Flow, verb: str, source: SparkSource | SparkStreamSource, name: str | None
+    graph: Graph, verb: str, source: SparkSource | SparkStreamSource, name: str | None
 ) -> Frame:
-    node = flow.add(verb, Read(source), (), name=name, makes_frames=True)
-    return Frame(flow, node, source.schema)
+    node = graph.add(verb, Read(source), (), name=name, makes_frames=True)
+    return Frame(graph, node, source.schema)
 
 
 def spark_from_frame(
-    frame: Frame, flow: Flow, node_id: int, path: str | None, name: str | None
+    frame: Frame, graph: Graph, node_id: int, path: str | None, name: str | None
 ) -> ResultHandle[Any]:
     """Carry out `Frame.to_spark`."""
     with located("to_spark"):
@@ -101,11 +101,11 @@ def spark_from_frame(
         directory = path or tempfile.mkdtemp(prefix="millstream-spark-")
         rows = f"{directory.rstrip('/')}/rows"
         sink = ParquetSink(rows, frame.schema, overwrite=True)
-    node = flow.add("to_spark", Write(sink), (node_id,), name=name)
+    node = graph.add("to_spark", Write(sink), (node_id,), name=name)
     handle: ResultHandle[Any] = ResultHandle(
-        flow, node.id, node.name, lambda _rows: read_back(rows, frame.schema)
+        graph, node.id, node.name, lambda _rows: read_back(rows, frame.schema)
     )
     if path is None:
-        weakref.finalize(flow, shutil.rmtree, directory, ignore_errors=True)
-    flow.remember(handle)
+        weakref.finalize(graph, shutil.rmtree, directory, ignore_errors=True)
+    graph.remember(handle)
     return handle

@@ -13,6 +13,7 @@ from millstream.api.building import located
 from millstream.api.event_time import checked_timed
 from millstream.api.frame_joining import stream_join_columns
 from millstream.api.frame_names import check_names
+from millstream.api.graph import WrappedFrame, input_of
 from millstream.api.join_specs import (
     asof_spec,
     interval_spec,
@@ -27,9 +28,6 @@ from millstream.plan.nodes import Regroup
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import polars as pl
-
-    from millstream.api.flow import Flow
     from millstream.api.frame import Frame
     from millstream.api.frame_joined import JoinedFrame
     from millstream.plan.logical import Node
@@ -50,12 +48,8 @@ class _Asked:
     nulls_equal: bool
 
 
-class FrameStreamJoinVerbs:
+class FrameStreamJoinVerbs(WrappedFrame):
     """Joins of a frame with another one, both spread by key columns."""
-
-    schema: pl.Schema
-    _flow: Flow
-    _node: Node
 
     def keyed_join(
         self,
@@ -100,7 +94,7 @@ class FrameStreamJoinVerbs:
         asked = _Asked((on, left_on, right_on), suffix, nulls_equal)
         nodes = self._node.id, getattr(right, "_node", self._node).id
         with located("keyed_join"):
-            by = regular_spec("keyed_join", self._flow, nodes, how, ttl)
+            by = regular_spec("keyed_join", self._graph, nodes, how, ttl)
         return self._stream_joined("keyed_join", right, by, asked, name)
 
     def window_join(
@@ -236,7 +230,7 @@ class FrameStreamJoinVerbs:
         """Spread both sides by key, and join them."""
         from millstream.api.frame_joined import JoinedFrame  # noqa: PLC0415 - see there
 
-        flow = self._flow
+        graph = self._graph
         with located(verb):
             columns, schema = stream_join_columns(
                 self.schema,
@@ -247,19 +241,19 @@ class FrameStreamJoinVerbs:
                 nulls_equal=asked.nulls_equal,
             )
             check_names([*self.schema, *right.schema])
-        sides = self._node, flow.plan.nodes[right.as_input(verb, flow)]
+        sides = self._node, graph.plan.nodes[input_of(verb, graph, right)]
         if _is_in_time(by):
             with located(verb):
                 for side in sides:
                     checked_timed(side)
         is_timed = _makes_times(sides, by)
-        base = name or flow.plan.free_name(verb)
+        base = name or graph.plan.free_name(verb)
         spread = []
         for side, names, word in zip(
             sides, (columns.left_on, columns.right_on), ("left", "right"), strict=True
         ):
-            source = side.id if is_timed else flow.untimed(side.id)
-            node = flow.add(
+            source = side.id if is_timed else graph.untimed(side.id)
+            node = graph.add(
                 verb,
                 Regroup(),
                 (source,),
@@ -268,7 +262,7 @@ class FrameStreamJoinVerbs:
                 regroups=Columns(names),
             )
             spread.append(node.id)
-        node = flow.add(
+        node = graph.add(
             verb,
             JoinFrameStreams(by, columns, self.schema),
             tuple(spread),
@@ -277,7 +271,7 @@ class FrameStreamJoinVerbs:
             takes_times=is_timed,
             makes_times=is_timed,
         )
-        return JoinedFrame(flow, node, schema, (self.schema, right.schema))
+        return JoinedFrame(graph, node, schema, (self.schema, right.schema))
 
 
 def _makes_times(sides: tuple[Node, Node], by: Any) -> bool:

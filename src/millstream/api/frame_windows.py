@@ -16,7 +16,9 @@ from millstream.api.event_time import MAX_FUTURE_SKEW, checked_out_of_order
 from millstream.api.frame_keys import GroupKeys, group_keys
 from millstream.api.frame_names import check_names, checked_columns
 from millstream.api.frame_times import time_of, watermarks_of
+from millstream.api.graph import WrappedFrame
 from millstream.api.window_verbs import checked_window
+from millstream.api.wrapping import frame_of
 from millstream.columns.table import FrameAggregation
 from millstream.errors import UsageError
 from millstream.operators.windows.frame_time_partials import rows_part
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
 
     from polars._typing import IntoExpr
 
-    from millstream.api.flow import Flow
     from millstream.api.frame import Frame, WindowFrame
     from millstream.api.frame_aggregates import FrameAggregate
+    from millstream.api.graph import Graph
     from millstream.plan.logical import Node
     from millstream.plan.time import Duration
     from millstream.plan.windows import AnyWindow, Window
@@ -53,12 +55,8 @@ if TYPE_CHECKING:
 __all__ = ["FrameTimeVerbs", "WindowedFrame", "late_frame"]
 
 
-class FrameTimeVerbs:
+class FrameTimeVerbs(WrappedFrame):
     """Event time and windows over all rows of a `Frame`."""
-
-    schema: pl.Schema
-    _flow: Flow
-    _node: Node
 
     def event_time(
         self,
@@ -111,8 +109,6 @@ class FrameTimeVerbs:
         >>> sorted(counts.result().rows())
         [('a', 0, 10, 2), ('b', 10, 20, 1)]
         """
-        from millstream.api.frame import Frame  # noqa: PLC0415 - built on this module
-
         with located("event_time"):
             check_names(self.schema)
             time, kind = time_of(timestamp, self.schema)
@@ -126,9 +122,9 @@ class FrameTimeVerbs:
                 watermarks_of(watermark, self.schema),
             )
         times = {"takes_times": False, "makes_times": True, "makes_frames": True}
-        source = self._flow.untimed(self._node.id)
-        node = self._flow.add("event_time", spec, (source,), name=name, **times)
-        return Frame(self._flow, node, self.schema)
+        source = self._graph.untimed(self._node.id)
+        node = self._graph.add("event_time", spec, (source,), name=name, **times)
+        return frame_of(self._graph, node, self.schema)
 
     def window(
         self,
@@ -152,21 +148,21 @@ class FrameTimeVerbs:
         >>> sorted(counts.result().rows())
         [(0, 10, 2), (10, 20, 1)]
         """
-        flow = self._flow
-        checked_window(flow, self._node, window, allowed_lateness, keys=False)
+        graph = self._graph
+        checked_window(graph, self._node, window, allowed_lateness, keys=False)
         with located("window"):
             check_names(self.schema)
             keys = group_keys(self.schema, (), {WHOLE: pl.lit(0, pl.Int8)})
-        base, free_name = name or "window", flow.plan.free_name
+        base, free_name = name or "window", graph.plan.free_name
         query = Transform(lambda frame: frame.with_columns(**keys.computed))
-        made = flow.add(
+        made = graph.add(
             "window",
             query,
             (self._node.id,),
             name=free_name(f"{base}.whole"),
             makes_frames=True,
         )
-        regrouped = flow.add(
+        regrouped = graph.add(
             "window",
             Regroup(),
             (made.id,),
@@ -175,7 +171,7 @@ class FrameTimeVerbs:
             regroups=Columns(keys.columns),
         )
         return WindowedFrame(
-            flow,
+            graph,
             regrouped,
             self.schema,
             keys,
@@ -189,7 +185,7 @@ class WindowedFrame:
 
     def __init__(
         self,
-        flow: Flow,
+        graph: Graph,
         node: Node,
         schema: pl.Schema,
         keys: GroupKeys,
@@ -197,13 +193,13 @@ class WindowedFrame:
         window: AnyWindow,
         allowed_lateness: Duration,
     ) -> None:
-        self._flow = flow
+        self._graph = graph
         self._node = node
         self._schema = schema
         self._keys = keys
         with located("window"):
             check_names(schema)
-        self._given = checked_window(flow, node, window, allowed_lateness, keys=True)
+        self._given = checked_window(graph, node, window, allowed_lateness, keys=True)
         self._window = self._given.window
 
     def agg(
@@ -242,7 +238,7 @@ class WindowedFrame:
         spec = self._spec(aggregation)
         if isinstance(spec, specs.TimeWindowFrame | specs.SessionFrame):
             schema = self._with_bounds(schema, spec.kind)
-        name = name or self._flow.plan.free_name("agg")
+        name = name or self._graph.plan.free_name("agg")
         node, late = self._added("agg", spec, name)
         shown = {column: kind for column, kind in schema.items() if column != WHOLE}
         return self._window_frame(node, pl.Schema(shown), late)
@@ -292,8 +288,8 @@ class WindowedFrame:
         checked_function("map_window", function)
         with located("map_window"):
             after = _result_schema(schema)
-        flow, names = self._flow, tuple(n for n in self._keys.names if n != WHOLE)
-        name = name or flow.plan.free_name("map_window")
+        graph, names = self._graph, tuple(n for n in self._keys.names if n != WHOLE)
+        name = name or graph.plan.free_name("map_window")
         rows, start, end = self._free_names("rows", WINDOW_START, WINDOW_END)
         windows = self._spec(self._rows_kept(rows))
         bounds = None
@@ -303,7 +299,7 @@ class WindowedFrame:
         if isinstance(windows, specs.TimeWindowFrame):
             windows = replace(windows, keeps_rows=True)
         made, late = self._added("map_window", windows, f"{name}.rows")
-        node = flow.add(
+        node = graph.add(
             "map_window",
             specs.MapWindow(function, after, rows, names, bounds),
             (made.id,),
@@ -348,12 +344,12 @@ class WindowedFrame:
 
         Returned are the node that has its rows, and that for which rows may be late.
         """
-        flow, keys, given = self._flow, self._keys, self._given
+        graph, keys, given = self._graph, self._keys, self._given
         source = self._in_order(verb, name)
-        made = flow.add(
+        made = graph.add(
             verb,
             spec,
-            (source.id if given.is_timed else flow.untimed(source.id),),
+            (source.id if given.is_timed else graph.untimed(source.id),),
             name=name,
             makes_frames=True,
             takes_times=given.is_timed,
@@ -362,7 +358,7 @@ class WindowedFrame:
         late = source if given.waits_for_order else made
         if not keys.renamed:
             return made, late
-        renamed = flow.add(
+        renamed = graph.add(
             verb,
             Transform(_renaming(keys)),
             (made.id,),
@@ -375,7 +371,7 @@ class WindowedFrame:
         """Return the node whose rows windows get; they may have to wait for order."""
         if not self._given.waits_for_order:
             return self._node
-        return self._flow.add(
+        return self._graph.add(
             verb,
             specs.OrderFrame(self._keys.columns, tuple(self._schema), self._schema),
             (self._node.id,),
@@ -397,7 +393,7 @@ class WindowedFrame:
         if isinstance(window, GlobalWindow):
             has_keys = self._keys.names != (WHOLE,)
             return specs.TriggerFrame(aggregation, window, columns, is_timed, has_keys)
-        kind = _kind_of_times(self._flow, self._node) if is_timed else None
+        kind = _kind_of_times(self._graph, self._node) if is_timed else None
         late = columns, self._given.lateness_ms, kind, window, not is_timed
         if isinstance(window, SessionWindows):
             return specs.SessionFrame(aggregation, window.gap_ms, *late)
@@ -419,23 +415,21 @@ class WindowedFrame:
         """Return a frame that also knows for which node rows may have come too late."""
         from millstream.api.frame import WindowFrame  # noqa: PLC0415 - mutual
 
-        return WindowFrame(self._flow, node, schema, late, self._schema)
+        return WindowFrame(self._graph, node, schema, late, self._schema)
 
     def __repr__(self) -> str:
         return f"<WindowedFrame by {self._window} at {self._node.location}>"
 
 
-def late_frame(flow: Flow, made: Node, schema: pl.Schema, name: str | None) -> Frame:
+def late_frame(graph: Graph, made: Node, schema: pl.Schema, name: str | None) -> Frame:
     """Return the rows that came too late for a node."""
-    from millstream.api.frame import Frame  # noqa: PLC0415 - built on this module
-
     if not made.takes_times:
         msg = (
             f"`late` at {user_location()}: only windows of event time have late rows, and "
             "those by count or with a trigger if the frame has event time"
         )
         raise UsageError(msg)
-    node = flow.add(
+    node = graph.add(
         "late",
         LateRows(made.id),
         (made.id,),
@@ -443,7 +437,7 @@ def late_frame(flow: Flow, made: Node, schema: pl.Schema, name: str | None) -> F
         makes_frames=True,
         takes_times=False,
     )
-    return Frame(flow, node, schema)
+    return frame_of(graph, node, schema)
 
 
 def _renaming(keys: GroupKeys) -> Any:
@@ -476,13 +470,13 @@ def _result_schema(schema: Any) -> pl.Schema:
     return known
 
 
-def _kind_of_times(flow: Flow, node: Node) -> Any:
+def _kind_of_times(graph: Graph, node: Node) -> Any:
     """Return the type of time that the timestamps of a node's rows were made of."""
     known = specs.AssignFrameTime | specs.TimeWindowFrame | specs.SessionFrame
     while not isinstance(node.spec, known):
         if not node.inputs or not node.makes_times:
             return None
-        node = flow.plan.nodes[node.inputs[0]]
+        node = graph.plan.nodes[node.inputs[0]]
     return node.spec.kind
 
 

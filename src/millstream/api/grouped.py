@@ -19,7 +19,6 @@ from millstream.plan.aggregate import MISSING, Aggregate, builtin
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.api.flow import Flow
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
 
@@ -38,10 +37,6 @@ class GroupedStream(
 
     What that makes is a plain `Stream` of ``(key, result)`` pairs.
     """
-
-    def __init__(self, flow: Flow, node: Node) -> None:
-        self._flow = flow
-        self._node = node
 
     def reduce(
         self, function: Callable[[V_co, V_co], V_co], *, name: str | None = None
@@ -270,17 +265,17 @@ class GroupedStream(
         >>> running.result()
         [(1, 1), (0, 2), (1, 4)]
         """
-        node = scanned(self._flow, self._node, function, initial, name)
-        return stream_of(self._flow, node)
+        node = scanned(self._graph, self._node, function, initial, name)
+        return stream_of(self._graph, node)
 
     def _aggregated(
         self, aggregate: Aggregate, name: str | None
     ) -> Stream[tuple[K, Any]]:
-        node = aggregated(self._flow, self._node, aggregate, name)
-        return stream_of(self._flow, node)
+        node = aggregated(self._graph, self._node, aggregate, name)
+        return stream_of(self._graph, node)
 
     def _of_window(self, node: Node) -> Stream[tuple[K, Any]]:
-        return pairs_of(self._flow, node)
+        return pairs_of(self._graph, node)
 
     def __repr__(self) -> str:
         return f"<GroupedStream from {self._node.verb!r} at {self._node.location}>"

@@ -9,7 +9,7 @@ from millstream.launch.boundary import public_errors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
 
 __all__ = ["ResultHandle"]
 
@@ -30,10 +30,10 @@ class ResultHandle(Generic[R]):
     """
 
     def __init__(
-        self, flow: Flow, node_id: int, name: str, shape: Callable[[list[Any]], R]
+        self, graph: Graph, node_id: int, name: str, shape: Callable[[list[Any]], R]
     ) -> None:
         self.name = name
-        self._flow = flow
+        self._graph = graph
         self._node_id = node_id
         self._shape = shape
 
@@ -47,9 +47,9 @@ class ResultHandle(Generic[R]):
         MillstreamError
             If its job did not succeed.
         """
-        rows = self._flow.last_job.rows(self._node_id)
+        rows = self._graph.last_job.rows(self._node_id)
         with public_errors():
             return self._shape(rows)
 
     def __repr__(self) -> str:
-        return f"<result of {self.name!r} of flow {self._flow.name!r}>"
+        return f"<result of {self.name!r} of flow {self._graph.name!r}>"

@@ -20,10 +20,11 @@ import cloudpickle
 from millstream.api.building import (
     checked_callable,
     checked_count,
-    checked_flow,
     checked_function,
     user_location,
 )
+from millstream.api.graph import Wrapped, input_of
+from millstream.api.wrapping import keyed_of, stream_of
 from millstream.errors import UsageError
 from millstream.plan.grouping import Broadcast, Fields
 from millstream.plan.iteration import (
@@ -41,7 +42,7 @@ from millstream.plan.nodes import Regroup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
     from millstream.api.keyed import KeyedStream
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
@@ -71,7 +72,7 @@ S = TypeVar("S")
 class Rounds:
     """An iteration that is being built."""
 
-    flow: Flow
+    graph: Graph
     verb: str
     name: str
     head: Node
@@ -79,42 +80,47 @@ class Rounds:
 
     @classmethod
     def begun(
-        cls, flow: Flow, verb: str, source: int, iteration: Iteration, name: str | None
+        cls,
+        graph: Graph,
+        verb: str,
+        source: int,
+        iteration: Iteration,
+        name: str | None,
     ) -> Rounds:
         """Add the head of an iteration, and what its body begins with.
 
         Rows keep their times, except where only the best of a key is kept.
         """
-        name = name or flow.plan.free_name(verb)
-        has_time = flow.plan.nodes[source].makes_times
+        name = name or graph.plan.free_name(verb)
+        has_time = graph.plan.nodes[source].makes_times
         keeps_time = has_time and iteration.kind is not IterationKind.DELTA
         if not keeps_time:
-            source = flow.untimed(source)
+            source = graph.untimed(source)
         given = {
             "makes_frames": iteration.makes_frames,
             "takes_times": keeps_time,
             "makes_times": keeps_time,
         }
         spec = LoopHead(iteration)
-        head = flow.add(verb, spec, (source,), name=name, **given)
-        body_input = flow.add(
+        head = graph.add(verb, spec, (source,), name=name, **given)
+        body_input = graph.add(
             verb, BodyInput(), (head.id,), name=f"{name}.body", **given
         )
-        return cls(flow, verb, name, head, body_input)
+        return cls(graph, verb, name, head, body_input)
 
     def closed_free(self, again: int, out: int) -> Node:
         """Let what goes round again come back; return what leaves."""
         for made in (again, out):
             self._check_origin(made)
         again = self._like_head(again)
-        self.flow.plan.close_loop(self.head, (again, self._decider().id))
-        return self.flow.plan.nodes[out]
+        self.graph.plan.close_loop(self.head, (again, self._decider().id))
+        return self.graph.plan.nodes[out]
 
     def _like_head(self, made: int) -> int:
         """Return what comes back with times if the head has them, and else without."""
-        node = self.flow.plan.nodes[made]
+        node = self.graph.plan.nodes[made]
         if not self.head.takes_times:
-            return self.flow.untimed(made)
+            return self.graph.untimed(made)
         if not node.makes_times:
             msg = (
                 f"the body of `{self.verb}` at {user_location()} began with rows that "
@@ -127,7 +133,7 @@ class Rounds:
 
     def _check_origin(self, made: int) -> None:
         """Refuse what the body returns without having made it of what it got."""
-        nodes = self.flow.plan.nodes
+        nodes = self.graph.plan.nodes
         found: set[int] = set()
         left = [made]
         while left:
@@ -147,7 +153,7 @@ class Rounds:
     def _decider(self, *results: int, schema: Any = None) -> Node:
         spec = self.head.spec
         assert isinstance(spec, LoopHead)
-        return self.flow.add(
+        return self.graph.add(
             self.verb,
             Decide(spec.iteration, schema),
             (self.head.id, *results),
@@ -168,13 +174,13 @@ class Rounds:
         spec = self.head.spec
         assert isinstance(spec, LoopHead)
         does_return = spec.iteration.does_return
-        tail = self._like_head(tail) if does_return else self.flow.untimed(tail)
+        tail = self._like_head(tail) if does_return else self.graph.untimed(tail)
         results = () if does_return else (tail,)
         decider = self._decider(*results, schema=schema)
         back = (tail, decider.id) if does_return else (decider.id,)
-        self.flow.plan.close_loop(self.head, back)
+        self.graph.plan.close_loop(self.head, back)
         keeps_time = does_return and self.head.makes_times
-        return self.flow.add(
+        return self.graph.add(
             self.verb,
             LoopResult(),
             (self.head.id,),
@@ -254,11 +260,8 @@ def made_by(verb: str, body: Callable[..., Any], **given: Any) -> Any:
     return body(*given.values())
 
 
-class RoundVerbs(Generic[T_co]):
+class RoundVerbs(Wrapped, Generic[T_co]):
     """Iterations over the rows of a `Stream`."""
-
-    _flow: Flow
-    _node: Node
 
     def iterate(
         self,
@@ -311,9 +314,13 @@ class RoundVerbs(Generic[T_co]):
             until=until,
             show=optional_function("iterate", "show", show, "reduced"),
         )
-        rounds = Rounds.begun(self._flow, "iterate", self._node.id, iteration, name)
-        tail = _stream_of("iterate", body, rows=_stream(rounds.body_input, self._flow))
-        return _stream(rounds.closed(tail.as_input("iterate", self._flow)), self._flow)
+        rounds = Rounds.begun(self._graph, "iterate", self._node.id, iteration, name)
+        tail = _stream_of(
+            "iterate", body, rows=stream_of(self._graph, rounds.body_input)
+        )
+        return stream_of(
+            self._graph, rounds.closed(input_of("iterate", self._graph, tail))
+        )
 
     def cycle(
         self,
@@ -357,10 +364,12 @@ class RoundVerbs(Generic[T_co]):
         [30]
         """
         shown, iteration = cycle_of(state, update, until, max_rounds, show)
-        rounds = Rounds.begun(self._flow, "cycle", self._node.id, iteration, name)
-        rows = _stream(rounds.body_input, self._flow)
+        rounds = Rounds.begun(self._graph, "cycle", self._node.id, iteration, name)
+        rows = stream_of(self._graph, rounds.body_input)
         tail = _stream_of("cycle", body, rows=rows, state=shown)
-        return _stream(rounds.closed(tail.as_input("cycle", self._flow)), self._flow)
+        return stream_of(
+            self._graph, rounds.closed(input_of("cycle", self._graph, tail))
+        )
 
     def loop(
         self,
@@ -396,25 +405,17 @@ class RoundVerbs(Generic[T_co]):
         >>> sorted(small.result())
         [3, 6, 8]
         """
-        flow = self._flow
+        graph = self._graph
         iteration = free_loop(max_hops)
-        rounds = Rounds.begun(flow, "loop", self._node.id, iteration, name)
-        made = made_by("loop", body, rows=_stream(rounds.body_input, flow))
+        rounds = Rounds.begun(graph, "loop", self._node.id, iteration, name)
+        made = made_by("loop", body, rows=stream_of(graph, rounds.body_input))
         again, out = checked_pair(made, RoundVerbs, "Stream")
-        ends = again.as_input("loop", flow), out.as_input("loop", flow)
-        return _stream(rounds.closed_free(*ends), flow)
-
-    def as_input(self, verb: str, flow: Flow) -> int:
-        """Return the id of its operator, for a verb that joins streams of one flow."""
-        checked_flow(verb, flow, self._flow)
-        return self._node.id
+        ends = input_of("loop", graph, again), input_of("loop", graph, out)
+        return stream_of(graph, rounds.closed_free(*ends))
 
 
-class KeyedRoundVerbs(Generic[K, V_co]):
+class KeyedRoundVerbs(Wrapped, Generic[K, V_co]):
     """Iterations over the values of a `KeyedStream`."""
-
-    _flow: Flow
-    _node: Node
 
     def delta_iterate(
         self,
@@ -458,8 +459,6 @@ class KeyedRoundVerbs(Generic[K, V_co]):
         >>> sorted(hops.result())
         [('a', 0), ('b', 1), ('c', 2)]
         """
-        from millstream.api.keyed import KeyedStream  # noqa: PLC0415 - it imports us
-
         iteration = Iteration(
             IterationKind.DELTA,
             rounds_max=optional_count("delta_iterate", max_rounds),
@@ -467,17 +466,17 @@ class KeyedRoundVerbs(Generic[K, V_co]):
                 "delta_iterate", "improve", improve, "known", "candidate"
             ),
         )
-        flow = self._flow
-        base = name or flow.plan.free_name("delta_iterate")
-        source = _by_key(flow, self._node, f"{base}.keys")
-        rounds = Rounds.begun(flow, "delta_iterate", source, iteration, base)
-        new = KeyedStream[K, Any](flow, rounds.body_input)
+        graph = self._graph
+        base = name or graph.plan.free_name("delta_iterate")
+        source = _by_key(graph, self._node, f"{base}.keys")
+        rounds = Rounds.begun(graph, "delta_iterate", source, iteration, base)
+        new = keyed_of(graph, rounds.body_input)
         made = made_by("delta_iterate", body, new=new)
-        if not isinstance(made, KeyedStream):
+        if not isinstance(made, KeyedRoundVerbs):
             refuse_made("delta_iterate", "KeyedStream", made)
-        tail = made.as_input("delta_iterate", flow)
-        candidates = _by_key(flow, flow.plan.nodes[tail], f"{base}.candidates")
-        return KeyedStream(flow, rounds.closed(candidates))
+        tail = input_of("delta_iterate", graph, made)
+        candidates = _by_key(graph, graph.plan.nodes[tail], f"{base}.candidates")
+        return keyed_of(graph, rounds.closed(candidates))
 
 
 def free_loop(max_hops: object, schema: Any = None) -> Iteration:
@@ -542,27 +541,19 @@ def _check_state(state: object) -> None:
         raise UsageError(msg) from None
 
 
-def _by_key(flow: Flow, node: Node, name: str) -> int:
+def _by_key(graph: Graph, node: Node, name: str) -> int:
     """Return a node whose rows go to the task of their key."""
     if isinstance(node.regroups, Fields):
         return node.id
-    moved = flow.add(
+    moved = graph.add(
         "delta_iterate", Regroup(), (node.id,), name=name, regroups=Fields()
     )
     return moved.id
 
 
-def _stream(node: Node, flow: Flow) -> Stream[Any]:
-    from millstream.api.stream import Stream  # noqa: PLC0415 - it imports us
-
-    return Stream(flow, node)
-
-
 def _stream_of(verb: str, body: Callable[..., Any], **given: Any) -> Any:
-    from millstream.api.stream import Stream  # noqa: PLC0415 - it imports us
-
     made = made_by(verb, body, **given)
-    if not isinstance(made, Stream):
+    if not isinstance(made, RoundVerbs):
         refuse_made(verb, "Stream", made)
     return made
 

@@ -23,7 +23,7 @@ from millstream.plan.time import milliseconds
 from millstream.plan.windows import TimeWindows
 
 if TYPE_CHECKING:
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
     from millstream.plan.time import Duration
 
 __all__ = [
@@ -56,7 +56,7 @@ def checked_how(how: object, allowed: tuple[How, ...] = _ALL) -> How:
 
 def regular_spec(
     verb: str,
-    flow: Flow,
+    graph: Graph,
     inputs: tuple[int, int],
     how: object,
     ttl: Duration | None,
@@ -64,7 +64,7 @@ def regular_spec(
     """Return the join of all rows; warn if what it keeps only grows."""
     kind = checked_how(how)
     ttl_ms = None if ttl is None else milliseconds(ttl, least=1)
-    endless = endless_source(flow.plan.nodes, inputs)
+    endless = endless_source(graph.plan.nodes, inputs)
     if endless is not None and ttl_ms is None:
         here = user_location()
         msg = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from millstream.api.building import checked_function, located, user_location
 from millstream.api.event_time import checked_timed
+from millstream.api.graph import Wrapped, input_of
 from millstream.api.join_specs import (
     asof_spec,
     checked_how,
@@ -17,6 +18,7 @@ from millstream.api.join_specs import (
     regular_spec,
     window_spec,
 )
+from millstream.api.wrapping import keyed_of, stream_of
 from millstream.errors import UsageError
 from millstream.plan.endless import endless_source
 from millstream.plan.grouping import Broadcast, Shuffle
@@ -31,7 +33,7 @@ from millstream.plan.time import AssignTime
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
     from millstream.api.keyed import KeyedStream
     from millstream.api.stream import Stream
     from millstream.plan.joins import JoinSpec
@@ -52,11 +54,8 @@ TableHow = Literal["inner", "left", "semi", "anti"]
 _OF_TABLES = (How.INNER, How.LEFT, How.SEMI, How.ANTI)
 
 
-class JoinVerbs(Generic[K, V_co]):
+class JoinVerbs(Wrapped, Generic[K, V_co]):
     """Joins of a keyed stream with another one."""
-
-    _flow: Flow
-    _node: Node
 
     def join(
         self,
@@ -94,7 +93,7 @@ class JoinVerbs(Generic[K, V_co]):
         """
         inputs = self._inputs("join", right)
         with located("join"):
-            spec = regular_spec("join", self._flow, inputs, how, ttl)
+            spec = regular_spec("join", self._graph, inputs, how, ttl)
         is_timed = spec.how is How.INNER and self._are_timed(inputs)
         return self._joined("join", spec, inputs, name, is_timed=is_timed)
 
@@ -248,19 +247,19 @@ class JoinVerbs(Generic[K, V_co]):
             kind = checked_how(how, _OF_TABLES)
         inputs = self._inputs("join_table", right)
         is_timed = self._are_timed(inputs)
-        spec = _table_spec(kind, self._flow, inputs, is_broadcast=False)
+        spec = _table_spec(kind, self._graph, inputs, is_broadcast=False)
         return self._joined("join_table", spec, inputs, name, is_timed=is_timed)
 
     def _inputs(self, verb: str, right: object) -> tuple[int, int]:
-        return self._node.id, _table_input(verb, self._flow, right)
+        return self._node.id, _table_input(verb, self._graph, right)
 
     def _are_timed(self, inputs: tuple[int, int]) -> bool:
-        return all(self._flow.plan.nodes[i].makes_times for i in inputs)
+        return all(self._graph.plan.nodes[i].makes_times for i in inputs)
 
     def _check_times(self, verb: str, inputs: tuple[int, int]) -> None:
         with located(verb):
             for source in inputs:
-                checked_timed(self._flow.plan.nodes[source])
+                checked_timed(self._graph.plan.nodes[source])
 
     def _joined(
         self,
@@ -271,18 +270,13 @@ class JoinVerbs(Generic[K, V_co]):
         *,
         is_timed: bool,
     ) -> KeyedStream[K, Any]:
-        from millstream.api.keyed import KeyedStream  # noqa: PLC0415 - built on this
-
         times = {"takes_times": True, "makes_times": True} if is_timed else {}
-        node = self._flow.add(verb, spec, inputs, name=name, takes_pairs=True, **times)
-        return KeyedStream(self._flow, node)
+        node = self._graph.add(verb, spec, inputs, name=name, takes_pairs=True, **times)
+        return keyed_of(self._graph, node)
 
 
-class BroadcastJoinVerbs(Generic[T_co]):
+class BroadcastJoinVerbs(Wrapped, Generic[T_co]):
     """Joins of a stream without keys with a table that every worker has all of."""
-
-    _flow: Flow
-    _node: Node
 
     def join_broadcast(
         self,
@@ -311,22 +305,22 @@ class BroadcastJoinVerbs(Generic[T_co]):
         >>> named.result()
         [(('A', 3), ('A', 'apple'))]
         """
-        from millstream.api.stream import Stream  # noqa: PLC0415 - built on this
-
-        verb, flow = "join_broadcast", self._flow
+        verb, graph = "join_broadcast", self._graph
         checked_function(verb, key)
         with located(verb):
             kind = checked_how(how, _OF_TABLES)
-        left, right = self._node.id, _table_input(verb, flow, table)
-        own = name or flow.plan.free_name(verb)
-        spec = _table_spec(kind, flow, (left, right), is_broadcast=True)
+        left, right = self._node.id, _table_input(verb, graph, table)
+        own = name or graph.plan.free_name(verb)
+        spec = _table_spec(kind, graph, (left, right), is_broadcast=True)
         is_timed = isinstance(spec, JoinAsof)
         if not is_timed:
-            left, right = flow.untimed(left), flow.untimed(right)
+            left, right = graph.untimed(left), graph.untimed(right)
         # Behind a source that exists once all workers have a part in it.
-        spreads = Shuffle() if _is_single_source(flow, self._node) else None
-        keyed = flow.add(verb, KeyBy(key), (left,), name=f"{own}.key", regroups=spreads)
-        spread = flow.add(
+        spreads = Shuffle() if _is_single_source(graph, self._node) else None
+        keyed = graph.add(
+            verb, KeyBy(key), (left,), name=f"{own}.key", regroups=spreads
+        )
+        spread = graph.add(
             verb,
             Regroup(),
             (right,),
@@ -336,36 +330,34 @@ class BroadcastJoinVerbs(Generic[T_co]):
         )
         times = {"takes_times": True, "makes_times": True} if is_timed else {}
         inputs = (keyed.id, spread.id)
-        node = flow.add(verb, spec, inputs, name=own, takes_pairs=True, **times)
-        rows = flow.add(
+        node = graph.add(verb, spec, inputs, name=own, takes_pairs=True, **times)
+        rows = graph.add(
             verb, DropKey(), (node.id,), name=f"{own}.rows", takes_pairs=True
         )
-        return Stream(flow, rows)
+        return stream_of(graph, rows)
 
 
 def _table_spec(
-    how: How, flow: Flow, inputs: tuple[int, int], *, is_broadcast: bool
+    how: How, graph: Graph, inputs: tuple[int, int], *, is_broadcast: bool
 ) -> JoinAsof | JoinTable:
     """Return how a table is looked up: as of a time, or as it is."""
-    if all(flow.plan.nodes[i].makes_times for i in inputs):
+    if all(graph.plan.nodes[i].makes_times for i in inputs):
         return JoinAsof(how, is_broadcast=is_broadcast, is_table=True)
-    waits = endless_source(flow.plan.nodes, inputs[1:]) is None
+    waits = endless_source(graph.plan.nodes, inputs[1:]) is None
     return JoinTable(how, waits=waits, is_broadcast=is_broadcast)
 
 
-def _is_single_source(flow: Flow, node: Node) -> bool:
+def _is_single_source(graph: Graph, node: Node) -> bool:
     while isinstance(node.spec, AssignTime):
-        node = flow.plan.nodes[node.inputs[0]]
+        node = graph.plan.nodes[node.inputs[0]]
     return isinstance(node.spec, Read) and not node.spec.source.is_parallel
 
 
-def _table_input(verb: str, flow: Flow, right: object) -> int:
-    from millstream.api.keyed import KeyedStream  # noqa: PLC0415 - built on this
-
-    if not isinstance(right, KeyedStream):
+def _table_input(verb: str, graph: Graph, right: object) -> int:
+    if not isinstance(right, JoinVerbs):
         msg = (
             f"`{verb}` at {user_location()} takes a keyed stream as its right side, got "
             f"{right!r}; call .key_by(...) on it first"
         )
         raise UsageError(msg)
-    return right.as_input(verb, flow)
+    return input_of(verb, graph, right)

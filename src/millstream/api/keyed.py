@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.api.building import (
-    checked_flow,
     checked_function,
     located,
     user_location,
@@ -31,7 +30,7 @@ from millstream.plan.grouping import Fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
     from millstream.plan.spec import Spec
@@ -58,10 +57,6 @@ class KeyedStream(
     Functions get the value alone, sinks get ``(key, value)`` pairs, and so it stays until
     `unkey` makes rows of the pairs, or `drop_key` of the values.
     """
-
-    def __init__(self, flow: Flow, node: Node) -> None:
-        self._flow = flow
-        self._node = node
 
     def map(
         self, function: Callable[[V_co], U], *, name: str | None = None
@@ -188,8 +183,8 @@ class KeyedStream(
         [(False, 1), (True, 2), (True, 3)]
         """
         spec = nodes.KeyBy(checked_function("key_by", function))
-        added = _added(self._flow, self._node, "key_by", spec, name, Fields())
-        return KeyedStream(self._flow, added)
+        added = _added(self._graph, self._node, "key_by", spec, name, Fields())
+        return KeyedStream(self._graph, added)
 
     def group_by(
         self, function: Callable[[V_co], J], *, name: str | None = None
@@ -207,8 +202,8 @@ class KeyedStream(
         [(False, 1), (True, 5)]
         """
         spec = nodes.KeyBy(checked_function("group_by", function))
-        added = _added(self._flow, self._node, "group_by", spec, name, Fields())
-        return GroupedStream(self._flow, added)
+        added = _added(self._graph, self._node, "group_by", spec, name, Fields())
+        return GroupedStream(self._graph, added)
 
     def process(
         self,
@@ -325,19 +320,14 @@ class KeyedStream(
         return self._plain("unkey", nodes.Unkey(), name)
 
     def _values(self, verb: str, spec: Spec, name: str | None) -> KeyedStream[Any, Any]:
-        added = _added(self._flow, self._node, verb, spec, name)
-        return KeyedStream(self._flow, added)
+        added = _added(self._graph, self._node, verb, spec, name)
+        return KeyedStream(self._graph, added)
 
     def _plain(self, verb: str, spec: Spec, name: str | None) -> Stream[Any]:
-        return stream_of(self._flow, _added(self._flow, self._node, verb, spec, name))
+        return stream_of(self._graph, _added(self._graph, self._node, verb, spec, name))
 
     def _of_window(self, node: Node) -> KeyedStream[K, Any]:
-        return KeyedStream(self._flow, node)
-
-    def as_input(self, verb: str, flow: Flow) -> int:
-        """Return the id of its operator, for a verb that joins streams of one flow."""
-        checked_flow(verb, flow, self._flow)
-        return self._node.id
+        return KeyedStream(self._graph, node)
 
     def __repr__(self) -> str:
         node = self._node
@@ -360,7 +350,7 @@ class KeyedStream(
 
 
 def _added(  # noqa: PLR0917 - the verbs above are one line each
-    flow: Flow,
+    graph: Graph,
     node: Node,
     verb: str,
     spec: Spec,
@@ -369,4 +359,4 @@ def _added(  # noqa: PLR0917 - the verbs above are one line each
 ) -> Node:
     """Append an operator that takes the pairs of `node`."""
     inputs = (node.id,)
-    return flow.add(verb, spec, inputs, name=name, takes_pairs=True, regroups=regroups)
+    return graph.add(verb, spec, inputs, name=name, takes_pairs=True, regroups=regroups)

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.aggregating import aggregated, checked_fold, checked_reduce, scanned
 from millstream.api.building import checked_aggregate
+from millstream.api.graph import Wrapped
 from millstream.api.wrapping import keyed_of
 from millstream.plan.aggregate import MISSING, Aggregate, builtin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.api.flow import Flow
     from millstream.api.keyed import KeyedStream
-    from millstream.plan.logical import Node
 
 __all__ = ["KeyedAggregateVerbs"]
 
@@ -23,11 +22,8 @@ V_co = TypeVar("V_co", covariant=True)
 A = TypeVar("A")
 
 
-class KeyedAggregateVerbs(Generic[K, V_co]):
+class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
     """Aggregates of the values of every key; results are values of the key."""
-
-    _flow: Flow
-    _node: Node
 
     def reduce(
         self, function: Callable[[V_co, V_co], V_co], *, name: str | None = None
@@ -256,11 +252,11 @@ class KeyedAggregateVerbs(Generic[K, V_co]):
         >>> running.result()
         [(1, 1), (0, 2), (1, 4)]
         """
-        node = scanned(self._flow, self._node, function, initial, name)
-        return keyed_of(self._flow, node)
+        node = scanned(self._graph, self._node, function, initial, name)
+        return keyed_of(self._graph, node)
 
     def _aggregated(
         self, aggregate: Aggregate, name: str | None
     ) -> KeyedStream[K, Any]:
-        node = aggregated(self._flow, self._node, aggregate, name)
-        return keyed_of(self._flow, node)
+        node = aggregated(self._graph, self._node, aggregate, name)
+        return keyed_of(self._graph, node)

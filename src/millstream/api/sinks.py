@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from pathlib import Path
 
-    from millstream.api.flow import Flow
     from millstream.plan.logical import Node
     from millstream.plan.spec import Spec
 
@@ -39,9 +38,6 @@ R = TypeVar("R")
 
 class SinkVerbs(RowTableVerbs, Generic[T_co]):
     """Verbs that end a stream; a keyed stream's rows are ``(key, value)`` pairs."""
-
-    _flow: Flow
-    _node: Node
 
     @overload
     def collect(self, *, name: str | None = None) -> ResultHandle[list[T_co]]: ...
@@ -71,8 +67,8 @@ class SinkVerbs(RowTableVerbs, Generic[T_co]):
         """
         checked_callable("collect", into)
         node = self._sink("collect", nodes.Collect(), name)
-        handle = ResultHandle(self._flow, node.id, node.name, into)
-        self._flow.remember(handle)
+        handle = ResultHandle(self._graph, node.id, node.name, into)
+        self._graph.remember(handle)
         return handle
 
     def for_each(
@@ -156,7 +152,7 @@ class SinkVerbs(RowTableVerbs, Generic[T_co]):
         ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
         ['one\ntwo\n']
         """
-        known = name or self._flow.plan.free_name("write_text")
+        known = name or self._graph.plan.free_name("write_text")
         options = PartOptions(
             overwrite=overwrite, name=known, roll=roll, roll_every=roll_every
         )
@@ -189,7 +185,7 @@ class SinkVerbs(RowTableVerbs, Generic[T_co]):
         ...     [file.read_text() for file in pathlib.Path(folder, "out").glob("part*")]
         ['{"n": 1}\n']
         """
-        known = name or self._flow.plan.free_name("write_jsonl")
+        known = name or self._graph.plan.free_name("write_jsonl")
         options = PartOptions(
             overwrite=overwrite, name=known, roll=roll, roll_every=roll_every
         )
@@ -228,4 +224,4 @@ class SinkVerbs(RowTableVerbs, Generic[T_co]):
     def _sink(
         self, verb: str, spec: Spec, name: str | None, *, width: int | None = None
     ) -> Node:
-        return self._flow.add(verb, spec, (self._node.id,), name=name, width=width)
+        return self._graph.add(verb, spec, (self._node.id,), name=name, width=width)

@@ -20,6 +20,7 @@ from millstream.api.building import (
 )
 from millstream.api.event_time import TimeVerbs, by_value
 from millstream.api.foreign_verbs import refuse_foreign
+from millstream.api.graph import input_of
 from millstream.api.grouped import GroupedStream
 from millstream.api.handles import ResultHandle
 from millstream.api.iteration import RoundVerbs
@@ -38,7 +39,6 @@ from millstream.plan.grouping import Broadcast, Fields, Shuffle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.api.flow import Flow
     from millstream.api.frame import Frame
     from millstream.plan.aggregate import Aggregate
     from millstream.plan.logical import Node
@@ -62,10 +62,6 @@ class Stream(
     Generic[T_co],
 ):
     """A dataset of rows of any Python type."""
-
-    def __init__(self, flow: Flow, node: Node) -> None:
-        self._flow = flow
-        self._node = node
 
     # Row by row
 
@@ -234,7 +230,7 @@ class Stream(
             known = checked_columns(schema)
             if is_timed:
                 check_names(known)
-        node = self._flow.add(
+        node = self._graph.add(
             "to_frame",
             ToFrame(known),
             (self._node.id,),
@@ -243,7 +239,7 @@ class Stream(
             takes_times=is_timed,
             makes_times=is_timed,
         )
-        return Frame(self._flow, node, known)
+        return Frame(self._graph, node, known)
 
     # Keys
 
@@ -267,7 +263,7 @@ class Stream(
         >>> sorted(pairs.result())
         [(0, 0), (0, 20), (1, 10)]
         """
-        return KeyedStream(self._flow, self._keyed("key_by", function, name))
+        return KeyedStream(self._graph, self._keyed("key_by", function, name))
 
     @overload
     def group_by(
@@ -317,8 +313,8 @@ class Stream(
         node = self._keyed("group_by", function, name)
         if value is not None:
             checked_function("group_by", value)
-            node = self._flow.with_value(node, value)
-        return GroupedStream(self._flow, node)
+            node = self._graph.with_value(node, value)
+        return GroupedStream(self._graph, node)
 
     def unique(self, *, name: str | None = None) -> Stream[T_co]:
         """Keep the first of equal rows; rows must be able to be keys.
@@ -334,12 +330,12 @@ class Stream(
         >>> letters.result()
         ['m', 'i', 's', 'p']
         """
-        keys = self._flow.add(
+        keys = self._graph.add(
             "unique", nodes.KeyBy(_itself), (self._node.id,), regroups=Fields(),
-            name=f"{name or self._flow.plan.free_name('unique')}.keys",
+            name=f"{name or self._graph.plan.free_name('unique')}.keys",
         )  # fmt: skip
-        node = self._flow.add("unique", nodes.Unique(), (keys.id,), name=name)
-        return Stream(self._flow, node)
+        node = self._graph.add("unique", nodes.Unique(), (keys.id,), name=name)
+        return Stream(self._graph, node)
 
     # Partitioning
 
@@ -436,7 +432,7 @@ class Stream(
                 f"{policy!r}"
             )
             raise UsageError(msg)
-        return Stream(self._flow, self._flow.rebuffered(self._node, policy))
+        return Stream(self._graph, self._graph.rebuffered(self._node, policy))
 
     def merge(self, *others: Stream[T_co], name: str | None = None) -> Stream[T_co]:
         """Put the rows of several streams into one, in no particular order.
@@ -453,8 +449,8 @@ class Stream(
         [1, 2]
         """
         inputs = tuple(self._input("merge", stream) for stream in (self, *others))
-        node = self._flow.add("merge", nodes.Merge(), inputs, name=name)
-        return Stream(self._flow, node)
+        node = self._graph.add("merge", nodes.Merge(), inputs, name=name)
+        return Stream(self._graph, node)
 
     def split(self, count: int) -> tuple[Stream[T_co], ...]:
         """Return `count` streams that all have every row of this one.
@@ -493,8 +489,8 @@ class Stream(
         [(1, 'a'), (2, 'b')]
         """
         inputs = tuple(self._input("zip", stream) for stream in (self, other))
-        node = self._flow.add("zip", nodes.Zip(), inputs, name=name, width=1)
-        return Stream(self._flow, node)
+        node = self._graph.add("zip", nodes.Zip(), inputs, name=name, width=1)
+        return Stream(self._graph, node)
 
     # Order
 
@@ -718,8 +714,8 @@ class Stream(
     def _add(
         self, verb: str, spec: Spec, name: str | None, **attributes: Any
     ) -> Stream[Any]:
-        node = self._flow.add(verb, spec, (self._node.id,), name=name, **attributes)
-        return Stream(self._flow, node)
+        node = self._graph.add(verb, spec, (self._node.id,), name=name, **attributes)
+        return Stream(self._graph, node)
 
     def _regrouped(
         self, verb: str, name: str | None, **attributes: Any
@@ -729,27 +725,27 @@ class Stream(
     def _keyed(self, verb: str, function: object, name: str | None) -> Node:
         spec = nodes.KeyBy(checked_function(verb, function))
         inputs = (self._node.id,)
-        return self._flow.add(verb, spec, inputs, name=name, regroups=Fields())
+        return self._graph.add(verb, spec, inputs, name=name, regroups=Fields())
 
     def _aggregated(self, aggregate: Aggregate, name: str | None) -> ResultHandle[Any]:
         verb = aggregate.name
-        name = name or self._flow.plan.free_name(verb)
-        node = self._flow.add(
+        name = name or self._graph.plan.free_name(verb)
+        node = self._graph.add(
             verb, nodes.AggregateAll(aggregate), (self._node.id,), name=name, width=1
         )
         empty = None if aggregate.empty is MISSING else aggregate.empty
-        sink = self._flow.add(
+        sink = self._graph.add(
             verb, nodes.Result(empty), (node.id,), name=f"{name}.result", width=1
         )
         handle = ResultHandle(
-            self._flow, sink.id, name, lambda rows: rows[0] if rows else empty
+            self._graph, sink.id, name, lambda rows: rows[0] if rows else empty
         )
-        self._flow.remember(handle)
+        self._graph.remember(handle)
         return handle
 
     def _input(self, verb: str, stream: object) -> int:
         if isinstance(stream, Stream):
-            return stream.as_input(verb, self._flow)
+            return input_of(verb, self._graph, stream)
         msg = f"`{verb}` at {user_location()} takes a Stream, got {stream!r}"
         if isinstance(stream, KeyedStream):
             msg += "; call .drop_key() or .unkey() on it first"

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from millstream.api import window_functions as windows
 from millstream.api.building import located, user_location
 from millstream.api.event_time import checked_timed
+from millstream.api.graph import Wrapped
 from millstream.api.windows import WindowedStream, WindowInput, values_of
+from millstream.api.wrapping import stream_of
 from millstream.errors import UsageError
 from millstream.plan.joins import Join, JoinSpec
 from millstream.plan.nodes import DropKey, Process, Unkey
@@ -23,7 +25,7 @@ from millstream.plan.windows import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
     from millstream.plan.time import Duration
@@ -39,11 +41,8 @@ R_co = TypeVar("R_co", covariant=True)
 _ANY_WINDOW = (CountWindows, TimeWindows, SessionWindows, GlobalWindow)
 
 
-class WindowVerbs(Generic[T_co]):
+class WindowVerbs(Wrapped, Generic[T_co]):
     """Windows over all rows of a stream."""
-
-    _flow: Flow
-    _node: Node
 
     def window(
         self, window: AnyWindow, *, allowed_lateness: Duration = 0
@@ -66,12 +65,12 @@ class WindowVerbs(Generic[T_co]):
         [6, 14]
         """
         given = checked_window(
-            self._flow, self._node, window, allowed_lateness, keys=False
+            self._graph, self._node, window, allowed_lateness, keys=False
         )
         return WindowedStream(given, self._of_window)
 
     def _of_window(self, node: Node) -> Stream[Any]:
-        return values_of(self._flow, node)
+        return values_of(self._graph, node)
 
     def sliding_count_reduce(
         self,
@@ -152,14 +151,11 @@ class WindowVerbs(Generic[T_co]):
         return self.window(given).reduce(function, name=name)
 
 
-class KeyedWindowVerbs(Generic[V_co, S_co, R_co]):
+class KeyedWindowVerbs(Wrapped, Generic[V_co, S_co, R_co]):
     """Windows of every key.
 
     Their results are an `S_co`, or an `R_co` where they are of the type of the values.
     """
-
-    _flow: Flow
-    _node: Node
 
     def window(
         self, window: AnyWindow, *, allowed_lateness: Duration = 0
@@ -182,7 +178,7 @@ class KeyedWindowVerbs(Generic[V_co, S_co, R_co]):
         [(0, 2), (0, 10), (1, 4), (1, 12)]
         """
         given = checked_window(
-            self._flow, self._node, window, allowed_lateness, keys=True
+            self._graph, self._node, window, allowed_lateness, keys=True
         )
         return WindowedStream(given, self._of_window)
 
@@ -267,11 +263,8 @@ class KeyedWindowVerbs(Generic[V_co, S_co, R_co]):
         return cast("R_co", self.window(given).reduce(function, name=name))
 
 
-class LateVerbs:
+class LateVerbs(Wrapped):
     """What came too late for the verb that made a stream."""
-
-    _flow: Flow
-    _node: Node
 
     def late(self, *, name: str | None = None) -> Stream[LateRow]:
         """Return the rows that came too late for the window or join before it.
@@ -289,9 +282,7 @@ class LateVerbs:
         >>> rows.result(), late.result()
         ([1, 1], [LateRow(key=None, value=2, timestamp=2)])
         """
-        from millstream.api.stream import Stream  # noqa: PLC0415 - built on this module
-
-        of = _late_for(self._flow, self._node)
+        of = _late_for(self._graph, self._node)
         if of is None:
             msg = (
                 f"`late` at {user_location()} follows `{self._node.verb}` at "
@@ -299,13 +290,13 @@ class LateVerbs:
                 "the result of a window or a join in event time"
             )
             raise UsageError(msg)
-        node = self._flow.add(
+        node = self._graph.add(
             "late", LateRows(of.id), (of.id,), name=name, takes_times=False
         )
-        return Stream(self._flow, node)
+        return stream_of(self._graph, node)
 
 
-def _late_for(flow: Flow, node: Node) -> Node | None:
+def _late_for(graph: Graph, node: Node) -> Node | None:
     """Return the operator of a verb for which rows may be too late, if it has one."""
     verb = node.verb
     while node.verb in (verb, "drop_time"):
@@ -322,12 +313,12 @@ def _late_for(flow: Flow, node: Node) -> Node | None:
                 return node
         elif not isinstance(spec, Windowed | DropKey | DropTime | Unkey):
             return None
-        node = flow.plan.nodes[node.inputs[0]]
+        node = graph.plan.nodes[node.inputs[0]]
     return None
 
 
 def checked_window(
-    flow: Flow, node: Node, window: object, lateness: Duration, *, keys: bool
+    graph: Graph, node: Node, window: object, lateness: Duration, *, keys: bool
 ) -> WindowInput:
     """Refuse what is no window for this stream."""
     if not isinstance(window, _ANY_WINDOW):
@@ -347,4 +338,4 @@ def checked_window(
                 f"allowed_lateness={lateness!r}"
             )
             raise UsageError(msg)
-    return WindowInput(flow, node, keys, window, lateness_ms)
+    return WindowInput(graph, node, keys, window, lateness_ms)

@@ -21,7 +21,7 @@ from millstream.plan.windows import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.api.flow import Flow
+    from millstream.api.graph import Graph
     from millstream.api.stream import Stream
     from millstream.plan.aggregate import Aggregate
     from millstream.plan.logical import Node
@@ -38,7 +38,7 @@ A = TypeVar("A")
 class WindowInput:
     """What a window is put on."""
 
-    flow: Flow
+    graph: Graph
     node: Node
     has_keys: bool
     window: AnyWindow
@@ -379,14 +379,14 @@ class WindowedStream(Generic[V_co, S_co]):
 
 def _added(given: WindowInput, verb: str, spec: Windowed, name: str | None) -> Node:
     """Append a window, and what it needs before it; its rows are pairs of key and result."""
-    flow, node = given.flow, given.node
-    name = name or flow.plan.free_name(verb)
+    graph, node = given.graph, given.node
+    name = name or graph.plan.free_name(verb)
     width = None if given.has_keys else 1
     if not given.has_keys:
-        node = flow.add(verb, KeyBy(_nobody), (node.id,), name=f"{name}.all")
+        node = graph.add(verb, KeyBy(_nobody), (node.id,), name=f"{name}.all")
     if given.waits_for_order:
         times = {"takes_times": True, "makes_times": True}
-        node = flow.add(
+        node = graph.add(
             verb,
             InTimeOrder(),
             (node.id,),
@@ -398,24 +398,24 @@ def _added(given: WindowInput, verb: str, spec: Windowed, name: str | None) -> N
     times = {"takes_times": True} if given.is_timed else {}
     if given.is_timed and not given.waits_for_order:
         times["makes_times"] = True
-    return flow.add(
+    return graph.add(
         verb, spec, (node.id,), name=name, takes_pairs=True, width=width, **times
     )
 
 
-def values_of(flow: Flow, node: Node) -> Stream[Any]:
+def values_of(graph: Graph, node: Node) -> Stream[Any]:
     """Return the results of a window that belong to nobody."""
     name = f"{node.name}.values"
-    values = flow.add(node.verb, DropKey(), (node.id,), name=name, takes_pairs=True)
-    return stream_of(flow, values)
+    values = graph.add(node.verb, DropKey(), (node.id,), name=name, takes_pairs=True)
+    return stream_of(graph, values)
 
 
-def pairs_of(flow: Flow, node: Node) -> Stream[Any]:
+def pairs_of(graph: Graph, node: Node) -> Stream[Any]:
     """Return the results of a window, each with its key, as rows."""
     if node.makes_times:  # if not, the pairs are rows as they are
         name = f"{node.name}.pairs"
-        node = flow.add(node.verb, Unkey(), (node.id,), name=name, takes_pairs=True)
-    return stream_of(flow, node)
+        node = graph.add(node.verb, Unkey(), (node.id,), name=name, takes_pairs=True)
+    return stream_of(graph, node)
 
 
 def _nobody(_row: Any) -> None:

@@ -1,8 +1,8 @@
-"""Make streams of operators, for verbs whose stream is of another class than their own.
+"""Make streams and frames of operators, for verbs of other classes.
 
 `key_by` makes a `KeyedStream` of a `Stream` and `unkey` a `Stream` of a `KeyedStream`, so
 that the modules of both would need each other to begin with.  They need this one, which
-imports them when the first stream is made.
+imports them when the first stream is made, and Polars with the first frame.
 """
 
 from __future__ import annotations
@@ -10,26 +10,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from millstream.api.flow import Flow
+    import polars as pl
+
+    from millstream.api.frame import Frame
+    from millstream.api.graph import Graph
     from millstream.api.keyed import KeyedStream
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
 
-__all__ = ["has_verb", "keyed_of", "stream_of"]
+__all__ = ["frame_of", "has_verb", "keyed_of", "stream_of"]
 
 
-def stream_of(flow: Flow, node: Node) -> Stream[Any]:
+def stream_of(graph: Graph, node: Node) -> Stream[Any]:
     """Return the rows of an operator as a stream without keys."""
     from millstream.api.stream import Stream  # noqa: PLC0415 - see above
 
-    return Stream(flow, node)
+    return Stream(graph, node)
 
 
-def keyed_of(flow: Flow, node: Node) -> KeyedStream[Any, Any]:
+def keyed_of(graph: Graph, node: Node) -> KeyedStream[Any, Any]:
     """Return the pairs of an operator as a stream with keys."""
     from millstream.api.keyed import KeyedStream  # noqa: PLC0415 - see above
 
-    return KeyedStream(flow, node)
+    return KeyedStream(graph, node)
+
+
+def frame_of(graph: Graph, node: Node, schema: pl.Schema) -> Frame:
+    """Return the data frames of an operator."""
+    from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
+
+    return Frame(graph, node, schema)
 
 
 def has_verb(kind: Literal["Stream", "KeyedStream"], verb: str) -> bool:

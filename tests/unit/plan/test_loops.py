@@ -119,13 +119,13 @@ def test_operators_know_the_loops_they_are_in_outermost_first() -> None:
     assert loops[ids["sink"]] == loops[ids["outer"]] == ()
 
 
-def sink_inside(rows: ms.Stream[int]) -> ms.Stream[int]:
+def sink_inside(_: ms.Flow, rows: ms.Stream[int]) -> ms.Stream[int]:
     rows.for_each(print)
     return rows
 
 
-def outside_merged(rows: ms.Stream[int]) -> ms.Stream[int]:
-    return rows.merge(rows._flow.from_iterable([1], name="outside"))
+def outside_merged(flow: ms.Flow, rows: ms.Stream[int]) -> ms.Stream[int]:
+    return rows.merge(flow.from_iterable([1], name="outside"))
 
 
 def left_alone(rows: ms.Stream[int]) -> ms.Stream[int]:
@@ -133,7 +133,7 @@ def left_alone(rows: ms.Stream[int]) -> ms.Stream[int]:
     return rows
 
 
-def loop_inside(rows: ms.Stream[int]) -> ms.Stream[int]:
+def loop_inside(_: ms.Flow, rows: ms.Stream[int]) -> ms.Stream[int]:
     return rows.loop(lambda inner: (inner, inner))
 
 
@@ -148,7 +148,8 @@ def loop_inside(rows: ms.Stream[int]) -> ms.Stream[int]:
 def test_what_does_not_fit_into_rounds_is_refused(body: Any, sentence: str) -> None:
     """While the flow is built, with the lines of both."""
     flow = ms.Flow("refused")
-    flow.from_iterable([1]).iterate(body, max_rounds=2).collect()
+    numbers = flow.from_iterable([1])
+    numbers.iterate(lambda rows: body(flow, rows), max_rounds=2).collect()
 
     with pytest.raises(ms.UsageError, match=sentence):
         planned(flow)
