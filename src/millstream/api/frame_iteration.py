@@ -8,7 +8,7 @@ import polars as pl
 
 from millstream.api.building import located, user_location
 from millstream.api.graph import WrappedFrame, input_of
-from millstream.api.iteration import (
+from millstream.api.rounds import (
     Rounds,
     checked_ends,
     checked_pair,

@@ -22,17 +22,15 @@ from millstream.api.event_time import TimeVerbs, by_value
 from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.graph import input_of
 from millstream.api.grouped import GroupedStream
-from millstream.api.handles import ResultHandle
 from millstream.api.iteration import RoundVerbs
 from millstream.api.joins import BroadcastJoinVerbs
 from millstream.api.keyed import KeyedStream
 from millstream.api.sinks import SinkVerbs
+from millstream.api.stream_aggregates import AggregateVerbs
 from millstream.api.window_verbs import LateVerbs, WindowVerbs
 from millstream.config import BufferPolicy
 from millstream.errors import UsageError
-from millstream.plan import aggregate as aggregates
 from millstream.plan import nodes
-from millstream.plan.aggregate import MISSING
 from millstream.plan.frames import ToFrame
 from millstream.plan.grouping import Broadcast, Fields, Shuffle
 
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from millstream.api.frame import Frame
-    from millstream.plan.aggregate import Aggregate
     from millstream.plan.logical import Node
     from millstream.plan.spec import Spec
 
@@ -49,10 +46,10 @@ __all__ = ["Stream"]
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 K = TypeVar("K")
-A = TypeVar("A")
 
 
 class Stream(
+    AggregateVerbs[T_co],
     SinkVerbs[T_co],
     RoundVerbs[T_co],
     TimeVerbs[T_co],
@@ -81,7 +78,7 @@ class Stream(
         >>> doubled.result()
         [2, 4]
         """
-        return self._rows("map", nodes.Map(checked_function("map", function)), name)
+        return self._add("map", nodes.Map(checked_function("map", function)), name)
 
     def flat_map(
         self, function: Callable[[T_co], Iterable[U]], *, name: str | None = None
@@ -102,7 +99,7 @@ class Stream(
         [5, 10, 15]
         """
         checked_function("flat_map", function)
-        return self._rows("flat_map", nodes.FlatMap(function), name)
+        return self._add("flat_map", nodes.FlatMap(function), name)
 
     def filter(
         self, function: Callable[[T_co], object], *, name: str | None = None
@@ -121,7 +118,7 @@ class Stream(
         [0, 2, 4]
         """
         checked_function("filter", function)
-        return self._rows("filter", nodes.Filter(function), name)
+        return self._add("filter", nodes.Filter(function), name)
 
     def filter_map(
         self, function: Callable[[T_co], U | None], *, name: str | None = None
@@ -140,7 +137,7 @@ class Stream(
         [1]
         """
         checked_function("filter_map", function)
-        return self._rows("filter_map", nodes.FilterMap(function), name)
+        return self._add("filter_map", nodes.FilterMap(function), name)
 
     def flatten(self: Stream[Iterable[U]], *, name: str | None = None) -> Stream[U]:
         """Turn every row, a collection, into its items.
@@ -156,7 +153,7 @@ class Stream(
         >>> items.result()
         [1, 2, 3]
         """
-        return self._rows("flatten", nodes.Flatten(), name)
+        return self._add("flatten", nodes.Flatten(), name)
 
     def inspect(
         self, function: Callable[[T_co], object], *, name: str | None = None
@@ -177,7 +174,7 @@ class Stream(
         [1, 2]
         """
         checked_function("inspect", function)
-        return self._rows("inspect", nodes.Inspect(function), name)
+        return self._add("inspect", nodes.Inspect(function), name)
 
     def map_batches(
         self, function: Callable[[list[T_co]], list[U]], *, name: str | None = None
@@ -198,7 +195,7 @@ class Stream(
         [1, 2, 3]
         """
         checked_function("map_batches", function)
-        return self._rows("map_batches", nodes.MapBatches(function), name)
+        return self._add("map_batches", nodes.MapBatches(function), name)
 
     def to_frame(self, schema: Any, *, name: str | None = None) -> Frame:
         """Go on with columns: rows are dicts, tuples or dataclasses that fit the schema.
@@ -542,174 +539,7 @@ class Stream(
         spec = nodes.SortBy(key, is_descending=descending)
         return self._add("sort_by", spec, name, width=1)
 
-    # One result over all rows
-
-    def reduce(
-        self, function: Callable[[T_co, T_co], T_co], *, name: str | None = None
-    ) -> ResultHandle[T_co | None]:
-        """Combine all rows two by two with an associative function.
-
-        moves data: one row per task · state: one row · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("reduce")
-        >>> total = flow.from_iterable(range(101)).reduce(lambda x, y: x + y)
-        >>> _ = flow.run(on="local")
-        >>> total.result()
-        5050
-        """
-        checked_function("reduce", function)
-        return self._aggregated(aggregates.reduce(function), name)
-
-    def fold(
-        self,
-        initial: A,
-        function: Callable[[A, T_co], A],
-        *,
-        merge: Callable[[A, A], A] | None = None,
-        name: str | None = None,
-    ) -> ResultHandle[A]:
-        """Update a copy of `initial` with every row.
-
-        Without `merge` all rows move to one task; with it every task folds its own
-        rows from `initial` and the parts are merged.
-
-        moves data: all rows, or one per task · state: one value · waits: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("fold")
-        >>> length = flow.from_iterable(["a", "bc"]).fold(
-        ...     0, lambda n, word: n + len(word)
-        ... )
-        >>> _ = flow.run(on="local")
-        >>> length.result()
-        3
-        """
-        checked_function("fold", function)
-        if merge is not None:
-            checked_function("fold", merge)
-        return self._aggregated(aggregates.fold(initial, function, merge), name)
-
-    def count(self, *, name: str | None = None) -> ResultHandle[int]:
-        """Count all rows.
-
-        moves data: one number per task · state: a number · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("count")
-        >>> result = flow.from_iterable([2, 1, 3]).count()
-        >>> _ = flow.run(on="local")
-        >>> result.result()
-        3
-        """
-        return self._aggregated(aggregates.builtin("count"), name)
-
-    def sum(self, *, name: str | None = None) -> ResultHandle[Any]:
-        """Add all rows up; 0 where there are none.
-
-        moves data: one row per task · state: one row · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("sum")
-        >>> result = flow.from_iterable([2, 1, 3]).sum()
-        >>> _ = flow.run(on="local")
-        >>> result.result()
-        6
-        """
-        return self._aggregated(aggregates.builtin("sum"), name)
-
-    def min(self, *, name: str | None = None) -> ResultHandle[T_co | None]:
-        """Find the smallest row; None where there are none.
-
-        moves data: one row per task · state: one row · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("min")
-        >>> result = flow.from_iterable([2, 1, 3]).min()
-        >>> _ = flow.run(on="local")
-        >>> result.result()
-        1
-        """
-        return self._aggregated(aggregates.builtin("min"), name)
-
-    def max(self, *, name: str | None = None) -> ResultHandle[T_co | None]:
-        """Find the largest row; None where there are none.
-
-        moves data: one row per task · state: one row · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("max")
-        >>> result = flow.from_iterable([2, 1, 3]).max()
-        >>> _ = flow.run(on="local")
-        >>> result.result()
-        3
-        """
-        return self._aggregated(aggregates.builtin("max"), name)
-
-    def mean(self, *, name: str | None = None) -> ResultHandle[Any]:
-        """Compute the mean of all rows; None where there are none.
-
-        moves data: one pair per task · state: a sum and a count · waits: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("mean")
-        >>> result = flow.from_iterable([2, 1, 3]).mean()
-        >>> _ = flow.run(on="local")
-        >>> result.result()
-        2.0
-        """
-        return self._aggregated(aggregates.builtin("mean"), name)
-
-    def first(self, *, name: str | None = None) -> ResultHandle[T_co | None]:
-        """Take the row that arrives first; None where there are none.
-
-        moves data: one row per task · state: one row · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("first")
-        >>> result = flow.from_iterable([2, 1, 3]).first()
-        >>> _ = flow.run(on="local")
-        >>> result.result()
-        2
-        """
-        return self._aggregated(aggregates.builtin("first"), name)
-
-    def last(self, *, name: str | None = None) -> ResultHandle[T_co | None]:
-        """Take the row that arrives last; None where there are none.
-
-        moves data: one row per task · state: one row · waits for the end: yes
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("last")
-        >>> result = flow.from_iterable([2, 1, 3]).last()
-        >>> _ = flow.run(on="local")
-        >>> result.result()
-        3
-        """
-        return self._aggregated(aggregates.builtin("last"), name)
-
     # Inside
-
-    def _rows(self, verb: str, spec: Spec, name: str | None) -> Stream[Any]:
-        return self._add(verb, spec, name)
 
     def _add(
         self, verb: str, spec: Spec, name: str | None, **attributes: Any
@@ -726,22 +556,6 @@ class Stream(
         spec = nodes.KeyBy(checked_function(verb, function))
         inputs = (self._node.id,)
         return self._graph.add(verb, spec, inputs, name=name, regroups=Fields())
-
-    def _aggregated(self, aggregate: Aggregate, name: str | None) -> ResultHandle[Any]:
-        verb = aggregate.name
-        name = name or self._graph.plan.free_name(verb)
-        node = self._graph.add(
-            verb, nodes.AggregateAll(aggregate), (self._node.id,), name=name, width=1
-        )
-        empty = None if aggregate.empty is MISSING else aggregate.empty
-        sink = self._graph.add(
-            verb, nodes.Result(empty), (node.id,), name=f"{name}.result", width=1
-        )
-        handle = ResultHandle(
-            self._graph, sink.id, name, lambda rows: rows[0] if rows else empty
-        )
-        self._graph.remember(handle)
-        return handle
 
     def _input(self, verb: str, stream: object) -> int:
         if isinstance(stream, Stream):

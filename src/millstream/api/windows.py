@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from millstream.api.aggregating import checked_fold, checked_reduce
 from millstream.api.building import checked_aggregate, checked_function
 from millstream.api.wrapping import stream_of
-from millstream.plan import aggregate as aggregates
+from millstream.plan.aggregate import builtin
 from millstream.plan.nodes import DropKey, KeyBy, Unkey
 from millstream.plan.time import InTimeOrder
 from millstream.plan.windows import (
@@ -116,8 +117,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         ['abc', 'bcd', 'cde']
         """
-        checked_function("reduce", function)
-        return self._made("reduce", aggregates.reduce(function), name, is_ordered=True)
+        return self._made("reduce", checked_reduce(function), name, is_ordered=True)
 
     def fold(
         self,
@@ -145,10 +145,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         ['ba', 'dc']
         """
-        checked_function("fold", function)
-        if merge is not None:
-            checked_function("fold", merge)
-        aggregate = aggregates.fold(initial, function, merge)
+        aggregate = checked_fold(initial, function, merge)
         return self._made("fold", aggregate, name, is_ordered=True)
 
     def aggregate(self, aggregate: Aggregate, *, name: str | None = None) -> S_co:
@@ -185,7 +182,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [('a', 2), ('a', 2)]
         """
-        return self._made("count", aggregates.builtin("count"), name)
+        return self._made("count", builtin("count"), name)
 
     def sum(self, *, name: str | None = None) -> S_co:
         """Add up the values of every window.
@@ -202,7 +199,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [3, 12]
         """
-        return self._made("sum", aggregates.builtin("sum"), name)
+        return self._made("sum", builtin("sum"), name)
 
     def min(self, *, name: str | None = None) -> S_co:
         """Find the smallest value of every window.
@@ -219,7 +216,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [2, 2]
         """
-        return self._made("min", aggregates.builtin("min"), name)
+        return self._made("min", builtin("min"), name)
 
     def max(self, *, name: str | None = None) -> S_co:
         """Find the largest value of every window.
@@ -236,7 +233,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [4, 3]
         """
-        return self._made("max", aggregates.builtin("max"), name)
+        return self._made("max", builtin("max"), name)
 
     def mean(self, *, name: str | None = None) -> S_co:
         """Compute the mean of the values of every window.
@@ -253,7 +250,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [3.0, 2.5]
         """
-        return self._made("mean", aggregates.builtin("mean"), name)
+        return self._made("mean", builtin("mean"), name)
 
     def first(self, *, name: str | None = None) -> S_co:
         """Take the first value of every window; in event time the earliest.
@@ -308,7 +305,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [['a', 'b']]
         """
-        return self._made("unique", aggregates.builtin("unique"), name)
+        return self._made("unique", builtin("unique"), name)
 
     def collect(self, *, name: str | None = None) -> S_co:
         """Return the values of every window as a list.
@@ -358,7 +355,7 @@ class WindowedStream(Generic[V_co, S_co]):
         given = self._given
         if given.is_timed and not given.waits_for_order:
             return self._made(verb, in_time, name, sees_times=True)
-        return self._made(verb, aggregates.builtin(verb), name)
+        return self._made(verb, builtin(verb), name)
 
     def _made(
         self, verb: str, aggregate: Aggregate | None, name: str | None, **details: Any
