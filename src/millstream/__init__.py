@@ -55,11 +55,11 @@ from millstream.state.stored_types import stored_object as _stored  # noqa: F401
 if _typing.TYPE_CHECKING:
     from millstream.api.frame import Frame, WindowFrame
     from millstream.api.frame_aggregates import (
-        GroupedFrame,
         approx_n_unique,
         approx_quantile,
         frame_aggregate,
     )
+    from millstream.api.frame_grouped import GroupedFrame
     from millstream.api.frame_windows import WindowedFrame
 
 __all__ = [
@@ -117,7 +117,7 @@ __version__ = "0.1.0"
 
 _WITH_POLARS = {
     "Frame": "millstream.api.frame",
-    "GroupedFrame": "millstream.api.frame_aggregates",
+    "GroupedFrame": "millstream.api.frame_grouped",
     "WindowFrame": "millstream.api.frame",
     "WindowedFrame": "millstream.api.frame_windows",
     "approx_n_unique": "millstream.api.frame_aggregates",

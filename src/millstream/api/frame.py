@@ -15,8 +15,8 @@ import polars as pl
 
 from millstream.api.building import checked_count, located, user_location
 from millstream.api.foreign_verbs import refuse_foreign
-from millstream.api.frame_aggregates import GroupedFrame
 from millstream.api.frame_columns import ColumnVerbs
+from millstream.api.frame_grouped import GroupedFrame
 from millstream.api.frame_io import FrameSinkVerbs
 from millstream.api.frame_iteration import FrameRoundVerbs
 from millstream.api.frame_joining import join_spec

@@ -20,6 +20,7 @@ from millstream.api.join_specs import (
     regular_spec,
     window_spec,
 )
+from millstream.api.wrapping import joined_frame_of
 from millstream.plan.frame_joins import JoinFrameStreams
 from millstream.plan.grouping import Columns
 from millstream.plan.joins import How, Join, JoinWindow
@@ -228,8 +229,6 @@ class FrameStreamJoinVerbs(WrappedFrame):
         self, verb: str, right: Any, by: Any, asked: _Asked, name: str | None
     ) -> JoinedFrame:
         """Spread both sides by key, and join them."""
-        from millstream.api.frame_joined import JoinedFrame  # noqa: PLC0415 - see there
-
         graph = self._graph
         with located(verb):
             columns, schema = stream_join_columns(
@@ -271,7 +270,7 @@ class FrameStreamJoinVerbs(WrappedFrame):
             takes_times=is_timed,
             makes_times=is_timed,
         )
-        return JoinedFrame(graph, node, schema, (self.schema, right.schema))
+        return joined_frame_of(graph, node, schema, (self.schema, right.schema))
 
 
 def _makes_times(sides: tuple[Node, Node], by: Any) -> bool:

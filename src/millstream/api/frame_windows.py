@@ -13,12 +13,13 @@ import polars as pl
 
 from millstream.api.building import checked_function, located, user_location
 from millstream.api.event_time import MAX_FUTURE_SKEW, checked_out_of_order
+from millstream.api.frame_aggregates import built
 from millstream.api.frame_keys import GroupKeys, group_keys
 from millstream.api.frame_names import check_names, checked_columns
 from millstream.api.frame_times import time_of, watermarks_of
 from millstream.api.graph import WrappedFrame
 from millstream.api.window_verbs import checked_window
-from millstream.api.wrapping import frame_of
+from millstream.api.wrapping import frame_of, window_frame_of
 from millstream.columns.table import FrameAggregation
 from millstream.errors import UsageError
 from millstream.operators.windows.frame_time_partials import rows_part
@@ -230,8 +231,6 @@ class WindowedFrame:
         >>> sorted(sums.result().rows())
         [('a', 3), ('a', 6)]
         """
-        from millstream.api.frame_aggregates import built  # noqa: PLC0415 - mutual
-
         aggregation, schema = built(
             self._schema, self._keys, exprs, named, in_time=self._is_in_time
         )
@@ -413,9 +412,7 @@ class WindowedFrame:
 
     def _window_frame(self, node: Node, schema: pl.Schema, late: Node) -> WindowFrame:
         """Return a frame that also knows for which node rows may have come too late."""
-        from millstream.api.frame import WindowFrame  # noqa: PLC0415 - mutual
-
-        return WindowFrame(self._graph, node, schema, late, self._schema)
+        return window_frame_of(self._graph, node, schema, late, self._schema)
 
     def __repr__(self) -> str:
         return f"<WindowedFrame by {self._window} at {self._node.location}>"

@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import polars as pl
 
-    from millstream.api.frame import Frame
+    from millstream.api.frame import Frame, WindowFrame
+    from millstream.api.frame_joined import JoinedFrame
     from millstream.api.graph import Graph
     from millstream.api.keyed import KeyedStream
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
 
-__all__ = ["frame_of", "has_verb", "keyed_of", "stream_of"]
+__all__ = [
+    "frame_of",
+    "has_verb",
+    "joined_frame_of",
+    "keyed_of",
+    "stream_of",
+    "window_frame_of",
+]
 
 
 def stream_of(graph: Graph, node: Node) -> Stream[Any]:
@@ -40,6 +48,24 @@ def frame_of(graph: Graph, node: Node, schema: pl.Schema) -> Frame:
     from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
 
     return Frame(graph, node, schema)
+
+
+def window_frame_of(
+    graph: Graph, node: Node, schema: pl.Schema, windowed: Node, given: pl.Schema
+) -> WindowFrame:
+    """Return what became of the windows of a frame with the schema `given`."""
+    from millstream.api.frame import WindowFrame  # noqa: PLC0415 - see above
+
+    return WindowFrame(graph, node, schema, windowed, given)
+
+
+def joined_frame_of(
+    graph: Graph, node: Node, schema: pl.Schema, given: tuple[pl.Schema, pl.Schema]
+) -> JoinedFrame:
+    """Return what became of two frames with the schemas `given`."""
+    from millstream.api.frame_joined import JoinedFrame  # noqa: PLC0415 - see above
+
+    return JoinedFrame(graph, node, schema, given)
 
 
 def has_verb(kind: Literal["Stream", "KeyedStream"], verb: str) -> bool:
