@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.building import checked_callable, checked_function, located
 from millstream.api.graph import Wrapped
-from millstream.api.wrapping import stream_of
 from millstream.errors import UsageError
 from millstream.plan.grouping import ByFunction
 from millstream.plan.time import AssignTime, Duration, InTimeOrder, milliseconds
@@ -115,7 +114,7 @@ class TimeVerbs(Wrapped, Generic[T_co]):
         [2, 3, 1]
         """
         untimed = self._graph.untimed(self._node.id, name)
-        return stream_of(self._graph, self._graph.plan.nodes[untimed])
+        return self._graph.stream(self._graph.plan.nodes[untimed])
 
     def in_time_order(self, *, name: str | None = None) -> Stream[T_co]:
         """Put all rows into the order of their timestamps.
@@ -153,7 +152,7 @@ class TimeVerbs(Wrapped, Generic[T_co]):
             makes_times=True,
             width=None if is_giving else 1,
         )
-        return stream_of(self._graph, node)
+        return self._graph.stream(node)
 
 
 def time_spec(

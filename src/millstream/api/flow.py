@@ -14,9 +14,8 @@ from millstream.api.building import (
     located,
     user_location,
 )
-from millstream.api.graph import Graph
 from millstream.api.sources import SourceVerbs
-from millstream.api.stream import Stream
+from millstream.api.wrapping import WrappingGraph
 from millstream.config import BufferPolicy, Config, configured, nanoseconds
 from millstream.errors import UsageError
 from millstream.launch.job import Job
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from millstream.api.handles import ResultHandle
+    from millstream.api.stream import Stream
     from millstream.operators.dead_letters import DeadLetter
 
 __all__ = ["Flow"]
@@ -80,7 +80,7 @@ class Flow(SourceVerbs):
         self.name = name
         self.plan = LogicalPlan(name, location=user_location())
         self._buffer = buffer
-        self._graph = Graph(self.plan)
+        self._graph = WrappingGraph(self.plan)
 
     # Records that make a function raise
 
@@ -128,7 +128,7 @@ class Flow(SourceVerbs):
         budget = DeadLetterLimit(max_dead_letters)
         budget_name = f"{node.name}.budget"
         add("dead_letters", budget, (node.id,), name=budget_name, width=1)
-        return Stream(self._graph, node)
+        return self._graph.stream(node)
 
     # Running
 

@@ -27,7 +27,6 @@ from millstream.api.frame_windows import FrameTimeVerbs, late_frame
 from millstream.api.graph import input_of
 from millstream.api.handles import ResultHandle
 from millstream.api.polars_trees import check_polars
-from millstream.api.wrapping import stream_of
 from millstream.columns.kernels.columns import KeyColumn
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
@@ -180,7 +179,7 @@ class Frame(
         inputs, is_timed = (self._node.id,), self._is_timed
         times = {"takes_times": is_timed, "makes_times": is_timed}
         node = self._graph.add("to_rows", specs.ToRows(), inputs, name=name, **times)
-        return stream_of(self._graph, node)
+        return self._graph.stream(node)
 
     def drop_time(self, *, name: str | None = None) -> Frame:
         """Go on without event time; what goes round a loop would keep it.

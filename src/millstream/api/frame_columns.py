@@ -16,7 +16,6 @@ from millstream.api.frame_names import check_names, checked_columns
 from millstream.api.graph import WrappedFrame
 from millstream.api.rowwise import checked_query, checked_schema, given
 from millstream.api.timed_columns import beside_time, filled_columns, seen, seen_all
-from millstream.api.wrapping import frame_of
 from millstream.errors import UsageError
 from millstream.plan import frames as specs
 from millstream.plan.frame_windows import HIDDEN
@@ -408,7 +407,7 @@ class ColumnVerbs(WrappedFrame):
         node = self._graph.add(
             verb, spec, (self._node.id,), name=name, makes_frames=True, **attributes
         )
-        return frame_of(self._graph, node, schema)
+        return self._graph.frame(node, schema)
 
 
 def _seen_named(named: Mapping[str, Any]) -> dict[str, Any]:

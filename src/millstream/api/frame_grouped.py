@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.frame_aggregates import FrameAggregate, built
 from millstream.api.frame_windows import WindowedFrame
-from millstream.api.wrapping import frame_of
 from millstream.plan.frames import AggregateFrame, Transform
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class GroupedFrame:
                 name=f"{node.name}.keys",
                 makes_frames=True,
             )
-        return frame_of(self._graph, node, schema)
+        return self._graph.frame(node, schema)
 
     def window(
         self,

@@ -20,7 +20,6 @@ from millstream.api.rounds import (
     optional_function,
     refuse_made,
 )
-from millstream.api.wrapping import frame_of, stream_of
 from millstream.columns.kernels.columns import KeyColumn
 from millstream.errors import UsageError
 from millstream.plan.grouping import Columns
@@ -141,7 +140,7 @@ class FrameRoundVerbs(WrappedFrame):
         made = self._made("cycle", body, rounds, state=shown)
         tail = input_of("cycle", self._graph, made)
         node = rounds.closed(tail, schema=made.schema)
-        return stream_of(self._graph, node)
+        return self._graph.stream(node)
 
     def delta_iterate(
         self,
@@ -273,7 +272,7 @@ class FrameRoundVerbs(WrappedFrame):
         return cast("Frame", made)
 
     def _frame(self, node: Node, schema: pl.Schema) -> Frame:
-        return frame_of(self._graph, node, schema)
+        return self._graph.frame(node, schema)
 
 
 def _by_columns(graph: Graph, node: int, keys: tuple[str, ...], name: str) -> int:

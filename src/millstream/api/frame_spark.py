@@ -11,7 +11,6 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from millstream.api.building import located, user_location
-from millstream.api.frame import Frame
 from millstream.api.handles import ResultHandle
 from millstream.config import nanoseconds
 from millstream.connectors.parquet import ParquetSink
@@ -32,6 +31,7 @@ from millstream.plan.nodes import Read, Write
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from millstream.api.frame import Frame
     from millstream.api.graph import Graph
 
 __all__ = ["frame_from_spark", "frame_from_spark_stream", "spark_from_frame"]
@@ -89,7 +89,7 @@ def _added(
     graph: Graph, verb: str, source: SparkSource | SparkStreamSource, name: str | None
 ) -> Frame:
     node = graph.add(verb, Read(source), (), name=name, makes_frames=True)
-    return Frame(graph, node, source.schema)
+    return graph.frame(node, source.schema)
 
 
 def spark_from_frame(

@@ -20,7 +20,6 @@ from millstream.api.join_specs import (
     regular_spec,
     window_spec,
 )
-from millstream.api.wrapping import joined_frame_of
 from millstream.plan.frame_joins import JoinFrameStreams
 from millstream.plan.grouping import Columns
 from millstream.plan.joins import How, Join, JoinWindow
@@ -270,7 +269,7 @@ class FrameStreamJoinVerbs(WrappedFrame):
             takes_times=is_timed,
             makes_times=is_timed,
         )
-        return joined_frame_of(graph, node, schema, (self.schema, right.schema))
+        return graph.joined_frame(node, schema, (self.schema, right.schema))
 
 
 def _makes_times(sides: tuple[Node, Node], by: Any) -> bool:

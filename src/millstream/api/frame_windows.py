@@ -19,7 +19,6 @@ from millstream.api.frame_names import check_names, checked_columns
 from millstream.api.frame_times import time_of, watermarks_of
 from millstream.api.graph import WrappedFrame
 from millstream.api.window_verbs import checked_window
-from millstream.api.wrapping import frame_of, window_frame_of
 from millstream.columns.table import FrameAggregation
 from millstream.errors import UsageError
 from millstream.operators.windows.frame_time_partials import rows_part
@@ -125,7 +124,7 @@ class FrameTimeVerbs(WrappedFrame):
         times = {"takes_times": False, "makes_times": True, "makes_frames": True}
         source = self._graph.untimed(self._node.id)
         node = self._graph.add("event_time", spec, (source,), name=name, **times)
-        return frame_of(self._graph, node, self.schema)
+        return self._graph.frame(node, self.schema)
 
     def window(
         self,
@@ -412,7 +411,7 @@ class WindowedFrame:
 
     def _window_frame(self, node: Node, schema: pl.Schema, late: Node) -> WindowFrame:
         """Return a frame that also knows for which node rows may have come too late."""
-        return window_frame_of(self._graph, node, schema, late, self._schema)
+        return self._graph.window_frame(node, schema, late, self._schema)
 
     def __repr__(self) -> str:
         return f"<WindowedFrame by {self._window} at {self._node.location}>"
@@ -434,7 +433,7 @@ def late_frame(graph: Graph, made: Node, schema: pl.Schema, name: str | None) ->
         makes_frames=True,
         takes_times=False,
     )
-    return frame_of(graph, node, schema)
+    return graph.frame(node, schema)
 
 
 def _renaming(keys: GroupKeys) -> Any:

@@ -2,13 +2,15 @@
 
 A verb adds operators to the graph and wraps what comes out: the classes that users hold,
 `Flow`, `Stream`, `Frame` and their kin, have a graph, an operator of it, and signatures.
-Nothing here knows one of them.
+Nothing here imports one of them, nor do their verbs need each other: what makes them of an
+operator is in `api.wrapping`, above all of them.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.api.building import checked_flow, user_location
 from millstream.errors import UsageError
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from millstream.api.frame import Frame, WindowFrame
+    from millstream.api.frame_joined import JoinedFrame
     from millstream.api.handles import ResultHandle
+    from millstream.api.keyed import KeyedStream
+    from millstream.api.stream import Stream
     from millstream.config import BufferPolicy
     from millstream.launch.job import Job
     from millstream.plan.logical import LogicalPlan
@@ -30,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Graph", "Wrapped", "WrappedFrame", "input_of"]
 
 
-@dataclass(eq=False, slots=True)
-class Graph:
+@dataclass(eq=False)
+class Graph(ABC):
     """A flow as its streams know it.
 
     Attributes
@@ -123,6 +129,34 @@ class Graph:
             takes_pairs=True,
             regroups=node.regroups,
         )
+
+    @abstractmethod
+    def stream(self, node: Node) -> Stream[Any]:
+        """Return the rows of an operator as a stream without keys."""
+
+    @abstractmethod
+    def keyed(self, node: Node) -> KeyedStream[Any, Any]:
+        """Return the pairs of an operator as a stream with keys."""
+
+    @abstractmethod
+    def frame(self, node: Node, schema: pl.Schema) -> Frame:
+        """Return the data frames of an operator."""
+
+    @abstractmethod
+    def window_frame(
+        self, node: Node, schema: pl.Schema, windowed: Node, given: pl.Schema
+    ) -> WindowFrame:
+        """Return what became of the windows of a frame with the schema `given`."""
+
+    @abstractmethod
+    def joined_frame(
+        self, node: Node, schema: pl.Schema, given: tuple[pl.Schema, pl.Schema]
+    ) -> JoinedFrame:
+        """Return what became of two frames with the schemas `given`."""
+
+    @abstractmethod
+    def has_verb(self, kind: Literal["Stream", "any"], verb: str) -> bool:
+        """Whether streams without keys, or also those with keys, have a verb."""
 
     def remember(self, handle: ResultHandle[Any]) -> None:
         """Keep the handle of a sink."""

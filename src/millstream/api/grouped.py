@@ -12,7 +12,6 @@ from millstream.api.building import checked_aggregate, user_location
 from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.window_verbs import KeyedWindowVerbs
 from millstream.api.windows import pairs_of
-from millstream.api.wrapping import has_verb, stream_of
 from millstream.errors import UsageError
 from millstream.plan.aggregate import MISSING, Aggregate, builtin
 
@@ -266,13 +265,13 @@ class GroupedStream(
         [(1, 1), (0, 2), (1, 4)]
         """
         node = scanned(self._graph, self._node, function, initial, name)
-        return stream_of(self._graph, node)
+        return self._graph.stream(node)
 
     def _aggregated(
         self, aggregate: Aggregate, name: str | None
     ) -> Stream[tuple[K, Any]]:
         node = aggregated(self._graph, self._node, aggregate, name)
-        return stream_of(self._graph, node)
+        return self._graph.stream(node)
 
     def _of_window(self, node: Node) -> Stream[tuple[K, Any]]:
         return pairs_of(self._graph, node)
@@ -284,7 +283,7 @@ class GroupedStream(
 
         def __getattr__(self, verb: str) -> Any:
             """Explain why a verb of other streams is not here."""
-            if not (has_verb("KeyedStream", verb) or has_verb("Stream", verb)):
+            if verb.startswith("_") or not self._graph.has_verb("any", verb):
                 refuse_foreign("GroupedStream", verb)
                 msg = f"a GroupedStream has no verb {verb!r}"
                 raise AttributeError(msg)

@@ -27,7 +27,6 @@ from millstream.api.rounds import (
     optional_function,
     refuse_made,
 )
-from millstream.api.wrapping import keyed_of, stream_of
 from millstream.plan.grouping import Fields
 from millstream.plan.iteration import Iteration, IterationKind
 from millstream.plan.nodes import Regroup
@@ -104,12 +103,8 @@ class RoundVerbs(Wrapped, Generic[T_co]):
             show=optional_function("iterate", "show", show, "reduced"),
         )
         rounds = Rounds.begun(self._graph, "iterate", self._node.id, iteration, name)
-        tail = _stream_of(
-            "iterate", body, rows=stream_of(self._graph, rounds.body_input)
-        )
-        return stream_of(
-            self._graph, rounds.closed(input_of("iterate", self._graph, tail))
-        )
+        tail = _stream_of("iterate", body, rows=self._graph.stream(rounds.body_input))
+        return self._graph.stream(rounds.closed(input_of("iterate", self._graph, tail)))
 
     def cycle(
         self,
@@ -154,11 +149,9 @@ class RoundVerbs(Wrapped, Generic[T_co]):
         """
         shown, iteration = cycle_of(state, update, until, max_rounds, show)
         rounds = Rounds.begun(self._graph, "cycle", self._node.id, iteration, name)
-        rows = stream_of(self._graph, rounds.body_input)
+        rows = self._graph.stream(rounds.body_input)
         tail = _stream_of("cycle", body, rows=rows, state=shown)
-        return stream_of(
-            self._graph, rounds.closed(input_of("cycle", self._graph, tail))
-        )
+        return self._graph.stream(rounds.closed(input_of("cycle", self._graph, tail)))
 
     def loop(
         self,
@@ -197,10 +190,10 @@ class RoundVerbs(Wrapped, Generic[T_co]):
         graph = self._graph
         iteration = free_loop(max_hops)
         rounds = Rounds.begun(graph, "loop", self._node.id, iteration, name)
-        made = made_by("loop", body, rows=stream_of(graph, rounds.body_input))
+        made = made_by("loop", body, rows=graph.stream(rounds.body_input))
         again, out = checked_pair(made, RoundVerbs, "Stream")
         ends = input_of("loop", graph, again), input_of("loop", graph, out)
-        return stream_of(graph, rounds.closed_free(*ends))
+        return graph.stream(rounds.closed_free(*ends))
 
 
 class KeyedRoundVerbs(Wrapped, Generic[K, V_co]):
@@ -259,13 +252,13 @@ class KeyedRoundVerbs(Wrapped, Generic[K, V_co]):
         base = name or graph.plan.free_name("delta_iterate")
         source = _by_key(graph, self._node, f"{base}.keys")
         rounds = Rounds.begun(graph, "delta_iterate", source, iteration, base)
-        new = keyed_of(graph, rounds.body_input)
+        new = graph.keyed(rounds.body_input)
         made = made_by("delta_iterate", body, new=new)
         if not isinstance(made, KeyedRoundVerbs):
             refuse_made("delta_iterate", "KeyedStream", made)
         tail = input_of("delta_iterate", graph, made)
         candidates = _by_key(graph, graph.plan.nodes[tail], f"{base}.candidates")
-        return keyed_of(graph, rounds.closed(candidates))
+        return graph.keyed(rounds.closed(candidates))
 
 
 def _by_key(graph: Graph, node: Node, name: str) -> int:

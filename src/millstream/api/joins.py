@@ -18,7 +18,6 @@ from millstream.api.join_specs import (
     regular_spec,
     window_spec,
 )
-from millstream.api.wrapping import keyed_of, stream_of
 from millstream.errors import UsageError
 from millstream.plan.endless import endless_source
 from millstream.plan.grouping import Broadcast, Shuffle
@@ -272,7 +271,7 @@ class JoinVerbs(Wrapped, Generic[K, V_co]):
     ) -> KeyedStream[K, Any]:
         times = {"takes_times": True, "makes_times": True} if is_timed else {}
         node = self._graph.add(verb, spec, inputs, name=name, takes_pairs=True, **times)
-        return keyed_of(self._graph, node)
+        return self._graph.keyed(node)
 
 
 class BroadcastJoinVerbs(Wrapped, Generic[T_co]):
@@ -334,7 +333,7 @@ class BroadcastJoinVerbs(Wrapped, Generic[T_co]):
         rows = graph.add(
             verb, DropKey(), (node.id,), name=f"{own}.rows", takes_pairs=True
         )
-        return stream_of(graph, rows)
+        return graph.stream(rows)
 
 
 def _table_spec(

@@ -22,7 +22,6 @@ from millstream.api.joins import JoinVerbs
 from millstream.api.keyed_aggregates import KeyedAggregateVerbs
 from millstream.api.sinks import SinkVerbs
 from millstream.api.window_verbs import KeyedWindowVerbs, LateVerbs
-from millstream.api.wrapping import has_verb, stream_of
 from millstream.errors import UsageError
 from millstream.plan import nodes
 from millstream.plan.grouping import Fields
@@ -324,7 +323,7 @@ class KeyedStream(
         return KeyedStream(self._graph, added)
 
     def _plain(self, verb: str, spec: Spec, name: str | None) -> Stream[Any]:
-        return stream_of(self._graph, _added(self._graph, self._node, verb, spec, name))
+        return self._graph.stream(_added(self._graph, self._node, verb, spec, name))
 
     def _of_window(self, node: Node) -> KeyedStream[K, Any]:
         return KeyedStream(self._graph, node)
@@ -337,7 +336,7 @@ class KeyedStream(
 
         def __getattr__(self, verb: str) -> Any:
             """Explain why a verb of streams without keys is not here."""
-            if not has_verb("Stream", verb):
+            if verb.startswith("_") or not self._graph.has_verb("Stream", verb):
                 refuse_foreign("KeyedStream", verb)
                 msg = f"a KeyedStream has no verb {verb!r}"
                 raise AttributeError(msg)

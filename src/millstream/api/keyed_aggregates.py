@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from millstream.api.aggregating import aggregated, checked_fold, checked_reduce, scanned
 from millstream.api.building import checked_aggregate
 from millstream.api.graph import Wrapped
-from millstream.api.wrapping import keyed_of
 from millstream.plan.aggregate import MISSING, Aggregate, builtin
 
 if TYPE_CHECKING:
@@ -253,10 +252,10 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         [(1, 1), (0, 2), (1, 4)]
         """
         node = scanned(self._graph, self._node, function, initial, name)
-        return keyed_of(self._graph, node)
+        return self._graph.keyed(node)
 
     def _aggregated(
         self, aggregate: Aggregate, name: str | None
     ) -> KeyedStream[K, Any]:
         node = aggregated(self._graph, self._node, aggregate, name)
-        return keyed_of(self._graph, node)
+        return self._graph.keyed(node)

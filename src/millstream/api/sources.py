@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from millstream.api.building import checked_connector, checked_function, located
-from millstream.api.stream import Stream
 from millstream.connectors.base import Source
 from millstream.connectors.iterable import IterableSource, ParallelSource
 from millstream.connectors.text import TextSource
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from millstream.api.frame import Frame
     from millstream.api.frame_reading import FileFrame
     from millstream.api.graph import Graph
+    from millstream.api.stream import Stream
 
 __all__ = ["SourceVerbs"]
 
@@ -118,7 +118,6 @@ class SourceVerbs:
         >>> rows.result()["x"].to_list()
         [1, 2, 3]
         """
-        from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
         from millstream.api.frame_given import given_frame  # noqa: PLC0415
         from millstream.connectors.frame import DataFrameSource  # noqa: PLC0415
 
@@ -128,7 +127,7 @@ class SourceVerbs:
         node = self._graph.add(
             "from_frame", Read(source), (), name=name, makes_frames=True
         )
-        return Frame(self._graph, node, rows.schema)
+        return self._graph.frame(node, rows.schema)
 
     def read_csv(
         self,
@@ -354,4 +353,4 @@ class SourceVerbs:
             source = make()
         width = None if source.is_parallel else 1
         node = self._graph.add(verb, Read(source), (), name=name, width=width)
-        return Stream(self._graph, node)
+        return self._graph.stream(node)

@@ -216,7 +216,6 @@ class Stream(
         >>> frame.result().rows()
         [('a', 1), ('b', 2)]
         """
-        from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
         from millstream.api.frame_names import (  # noqa: PLC0415 - loads Polars
             check_names,
             checked_columns,
@@ -236,7 +235,7 @@ class Stream(
             takes_times=is_timed,
             makes_times=is_timed,
         )
-        return Frame(self._graph, node, known)
+        return self._graph.frame(node, known)
 
     # Keys
 

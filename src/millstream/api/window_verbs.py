@@ -9,7 +9,6 @@ from millstream.api.building import located, user_location
 from millstream.api.event_time import checked_timed
 from millstream.api.graph import Wrapped
 from millstream.api.windows import WindowedStream, WindowInput, values_of
-from millstream.api.wrapping import stream_of
 from millstream.errors import UsageError
 from millstream.plan.joins import Join, JoinSpec
 from millstream.plan.nodes import DropKey, Process, Unkey
@@ -293,7 +292,7 @@ class LateVerbs(Wrapped):
         node = self._graph.add(
             "late", LateRows(of.id), (of.id,), name=name, takes_times=False
         )
-        return stream_of(self._graph, node)
+        return self._graph.stream(node)
 
 
 def _late_for(graph: Graph, node: Node) -> Node | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.aggregating import checked_fold, checked_reduce
 from millstream.api.building import checked_aggregate, checked_function
-from millstream.api.wrapping import stream_of
 from millstream.plan.aggregate import builtin
 from millstream.plan.nodes import DropKey, KeyBy, Unkey
 from millstream.plan.time import InTimeOrder
@@ -404,7 +403,7 @@ def values_of(graph: Graph, node: Node) -> Stream[Any]:
     """Return the results of a window that belong to nobody."""
     name = f"{node.name}.values"
     values = graph.add(node.verb, DropKey(), (node.id,), name=name, takes_pairs=True)
-    return stream_of(graph, values)
+    return graph.stream(values)
 
 
 def pairs_of(graph: Graph, node: Node) -> Stream[Any]:
@@ -412,7 +411,7 @@ def pairs_of(graph: Graph, node: Node) -> Stream[Any]:
     if node.makes_times:  # if not, the pairs are rows as they are
         name = f"{node.name}.pairs"
         node = graph.add(node.verb, Unkey(), (node.id,), name=name, takes_pairs=True)
-    return stream_of(graph, node)
+    return graph.stream(node)
 
 
 def _nobody(_row: Any) -> None:

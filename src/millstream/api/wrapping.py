@@ -1,77 +1,61 @@
-"""Make streams and frames of operators, for verbs of other classes.
+"""The graph of a flow that makes streams and frames of its operators.
 
-`key_by` makes a `KeyedStream` of a `Stream` and `unkey` a `Stream` of a `KeyedStream`, so
-that the modules of both would need each other to begin with.  They need this one, which
-imports them when the first stream is made, and Polars with the first frame.
+`key_by` makes a `KeyedStream` of a `Stream`, `unkey` a `Stream` of a `KeyedStream`, and
+`to_frame` a `Frame`.  Their modules need not know each other, since the graph that all of
+them hold knows all classes; only `Flow` knows this one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from millstream.api.graph import Graph
+from millstream.api.keyed import KeyedStream
+from millstream.api.stream import Stream
+
 if TYPE_CHECKING:
     import polars as pl
 
     from millstream.api.frame import Frame, WindowFrame
     from millstream.api.frame_joined import JoinedFrame
-    from millstream.api.graph import Graph
-    from millstream.api.keyed import KeyedStream
-    from millstream.api.stream import Stream
     from millstream.plan.logical import Node
 
-__all__ = [
-    "frame_of",
-    "has_verb",
-    "joined_frame_of",
-    "keyed_of",
-    "stream_of",
-    "window_frame_of",
-]
+__all__ = ["WrappingGraph"]
 
 
-def stream_of(graph: Graph, node: Node) -> Stream[Any]:
-    """Return the rows of an operator as a stream without keys."""
-    from millstream.api.stream import Stream  # noqa: PLC0415 - see above
+class WrappingGraph(Graph):
+    """A graph that knows the classes which users hold."""
 
-    return Stream(graph, node)
+    def stream(self, node: Node) -> Stream[Any]:
+        """Return a stream without keys."""
+        return Stream(self, node)
 
+    def keyed(self, node: Node) -> KeyedStream[Any, Any]:
+        """Return a stream with keys."""
+        return KeyedStream(self, node)
 
-def keyed_of(graph: Graph, node: Node) -> KeyedStream[Any, Any]:
-    """Return the pairs of an operator as a stream with keys."""
-    from millstream.api.keyed import KeyedStream  # noqa: PLC0415 - see above
+    def frame(self, node: Node, schema: pl.Schema) -> Frame:
+        """Return a frame."""
+        from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
 
-    return KeyedStream(graph, node)
+        return Frame(self, node, schema)
 
+    def window_frame(
+        self, node: Node, schema: pl.Schema, windowed: Node, given: pl.Schema
+    ) -> WindowFrame:
+        """Return a frame that knows for which windows rows may have come too late."""
+        from millstream.api.frame import WindowFrame  # noqa: PLC0415 - loads Polars
 
-def frame_of(graph: Graph, node: Node, schema: pl.Schema) -> Frame:
-    """Return the data frames of an operator."""
-    from millstream.api.frame import Frame  # noqa: PLC0415 - loads Polars
+        return WindowFrame(self, node, schema, windowed, given)
 
-    return Frame(graph, node, schema)
+    def joined_frame(
+        self, node: Node, schema: pl.Schema, given: tuple[pl.Schema, pl.Schema]
+    ) -> JoinedFrame:
+        """Return a frame that knows for which side of a join rows may be too late."""
+        from millstream.api.frame_joined import JoinedFrame  # noqa: PLC0415 - likewise
 
+        return JoinedFrame(self, node, schema, given)
 
-def window_frame_of(
-    graph: Graph, node: Node, schema: pl.Schema, windowed: Node, given: pl.Schema
-) -> WindowFrame:
-    """Return what became of the windows of a frame with the schema `given`."""
-    from millstream.api.frame import WindowFrame  # noqa: PLC0415 - see above
-
-    return WindowFrame(graph, node, schema, windowed, given)
-
-
-def joined_frame_of(
-    graph: Graph, node: Node, schema: pl.Schema, given: tuple[pl.Schema, pl.Schema]
-) -> JoinedFrame:
-    """Return what became of two frames with the schemas `given`."""
-    from millstream.api.frame_joined import JoinedFrame  # noqa: PLC0415 - see above
-
-    return JoinedFrame(graph, node, schema, given)
-
-
-def has_verb(kind: Literal["Stream", "KeyedStream"], verb: str) -> bool:
-    """Whether streams without keys, or those with keys, have a verb."""
-    from millstream.api.keyed import KeyedStream  # noqa: PLC0415 - see above
-    from millstream.api.stream import Stream  # noqa: PLC0415 - see above
-
-    of: type[Any] = Stream if kind == "Stream" else KeyedStream
-    return not verb.startswith("_") and hasattr(of, verb)
+    def has_verb(self, kind: Literal["Stream", "any"], verb: str) -> bool:
+        """Whether streams without keys, or also those with keys, have a verb."""
+        return hasattr(Stream, verb) or (kind == "any" and hasattr(KeyedStream, verb))
