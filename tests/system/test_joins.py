@@ -63,7 +63,10 @@ def test_joins_go_on_from_a_savepoint_at_another_width(
     keyed = [each.key_by(lambda row: row[0]) for each in (left, right)]
     windows = keyed[0].window_join(keyed[1], sliding(40, 15, offset=-5))
     table = left.join_broadcast(keyed[1], lambda row: row[0], how="left")
-    found = windows.drop_key().collect(), table.collect()
+    found: list[ms.ResultHandle[Any]] = [
+        windows.drop_key().collect(),
+        table.collect(),
+    ]
     run_at_two_widths(flow, widths, tmp_path, state_backend=backend)
 
     spans = [(start, start + 40) for start in range(-305, 600, 15)]

@@ -86,6 +86,23 @@ def aggregates_of_keys(words: ms.Stream[str]) -> None:
     assert_type(keyed.count().unkey(), ms.Stream[tuple[int, int]])
 
 
+def joined(words: ms.Stream[str], numbers: ms.Stream[int]) -> None:
+    left, right = words.key_by(len), numbers.key_by(abs)
+    assert_type(left.join(right), ms.KeyedStream[int, tuple[str, int]])
+    assert_type(left.join(right, how="anti"), ms.KeyedStream[int, str])
+    assert_type(
+        left.interval_join(right, 0, 9, how="left"),
+        ms.KeyedStream[int, tuple[str, int | None]],
+    )
+    assert_type(
+        left.window_join(right, ms.windows.tumbling(9), how="full"),
+        ms.KeyedStream[int, tuple[str | None, int | None]],
+    )
+    assert_type(left.asof_join(right), ms.KeyedStream[int, tuple[str, int]])
+    assert_type(left.join_table(right, how="semi"), ms.KeyedStream[int, str])
+    assert_type(words.join_broadcast(right, len), ms.Stream[tuple[str, int]])
+
+
 def in_windows(words: ms.Stream[str]) -> None:
     threes = ms.windows.count(3)
     whole = words.window(threes)

@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 
     from millstream.api.frame import Frame
     from millstream.api.frame_joined import JoinedFrame
+    from millstream.plan.joins import JoinAsof, JoinInterval
     from millstream.plan.logical import Node
     from millstream.plan.time import Duration
     from millstream.plan.windows import TimeWindows
+
+    JoinedBy = Join | JoinWindow | JoinInterval | JoinAsof
 
 __all__ = ["FrameStreamJoinVerbs"]
 
@@ -225,7 +228,7 @@ class FrameStreamJoinVerbs(WrappedFrame):
         return self._stream_joined("asof_join", right, by, asked, name)
 
     def _stream_joined(
-        self, verb: str, right: Any, by: Any, asked: _Asked, name: str | None
+        self, verb: str, right: Any, by: JoinedBy, asked: _Asked, name: str | None
     ) -> JoinedFrame:
         """Spread both sides by key, and join them."""
         graph = self._graph
@@ -272,13 +275,13 @@ class FrameStreamJoinVerbs(WrappedFrame):
         return graph.joined_frame(node, schema, (self.schema, right.schema))
 
 
-def _makes_times(sides: tuple[Node, Node], by: Any) -> bool:
+def _makes_times(sides: tuple[Node, Node], by: JoinedBy) -> bool:
     """Whether results have a time: not if nobody knows when a row turns out to be alone."""
     is_in_time = _is_in_time(by) or (isinstance(by, Join) and by.how is How.INNER)
     return all(side.makes_times for side in sides) and is_in_time
 
 
-def _is_in_time(by: Any) -> bool:
+def _is_in_time(by: JoinedBy) -> bool:
     """Whether a join goes by event time."""
     is_by_clock = isinstance(by, JoinWindow) and not by.is_event_time
     return not isinstance(by, Join) and not is_by_clock

@@ -17,6 +17,7 @@ from millstream.plan.joins import (
     Join,
     JoinAsof,
     JoinInterval,
+    JoinTable,
     JoinWindow,
 )
 from millstream.plan.time import milliseconds
@@ -27,14 +28,19 @@ if TYPE_CHECKING:
     from millstream.plan.time import Duration
 
 __all__ = [
+    "OF_TABLES",
     "asof_spec",
     "checked_how",
     "interval_spec",
     "regular_spec",
+    "table_spec",
     "window_spec",
 ]
 
 _ALL = tuple(How)
+OF_TABLES = (How.INNER, How.LEFT, How.SEMI, How.ANTI)
+"""What can be done with a table."""
+
 _ADVICE = {
     How.RIGHT: "; for a right join, swap the two sides",
     How.FULL: "; for rows of both sides without a partner, use interval_join or join",
@@ -74,6 +80,16 @@ def regular_spec(
         )
         warnings.warn_explicit(msg, UnboundedStateWarning, here.file, here.line)
     return Join(kind, ttl_ms, is_endless=endless is not None)
+
+
+def table_spec(
+    how: How, graph: Graph, inputs: tuple[int, int], *, is_broadcast: bool
+) -> JoinAsof | JoinTable:
+    """Return how a table is looked up: as of a time, or as it is."""
+    if all(graph.plan.nodes[i].makes_times for i in inputs):
+        return JoinAsof(how, is_broadcast=is_broadcast, is_table=True)
+    waits = endless_source(graph.plan.nodes, inputs[1:]) is None
+    return JoinTable(how, waits=waits, is_broadcast=is_broadcast)
 
 
 def window_spec(how: object, window: object) -> JoinWindow:

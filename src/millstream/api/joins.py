@@ -6,41 +6,33 @@ node to the plan.  How rows are kept and matched is in `operators.joins.base`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from millstream.api.building import checked_function, located, user_location
+from millstream.api.building import located, user_location
 from millstream.api.event_time import checked_timed
 from millstream.api.graph import Wrapped, input_of
 from millstream.api.join_specs import (
+    OF_TABLES,
     asof_spec,
     checked_how,
     interval_spec,
     regular_spec,
+    table_spec,
     window_spec,
 )
 from millstream.errors import UsageError
-from millstream.plan.endless import endless_source
-from millstream.plan.grouping import Broadcast, Shuffle
 from millstream.plan.joins import (
     How,
-    JoinAsof,
-    JoinTable,
 )
-from millstream.plan.nodes import DropKey, KeyBy, Read, Regroup
-from millstream.plan.time import AssignTime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from millstream.api.graph import Graph
     from millstream.api.keyed import KeyedStream
-    from millstream.api.stream import Stream
     from millstream.plan.joins import JoinSpec
-    from millstream.plan.logical import Node
     from millstream.plan.time import Duration
     from millstream.plan.windows import TimeWindows
 
-__all__ = ["BroadcastJoinVerbs", "JoinVerbs"]
+__all__ = ["JoinVerbs", "TableHow", "table_input"]
 
 K = TypeVar("K")
 U = TypeVar("U")
@@ -50,11 +42,69 @@ T_co = TypeVar("T_co", covariant=True)
 AnyHow = Literal["inner", "left", "right", "full", "semi", "anti"]
 TableHow = Literal["inner", "left", "semi", "anti"]
 
-_OF_TABLES = (How.INNER, How.LEFT, How.SEMI, How.ANTI)
-
 
 class JoinVerbs(Wrapped, Generic[K, V_co]):
     """Joins of a keyed stream with another one."""
+
+    @overload
+    def join(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["inner"] = ...,
+        ttl: Duration | None = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co, U]]: ...
+
+    @overload
+    def join(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["left"],
+        ttl: Duration | None = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co, U | None]]: ...
+
+    @overload
+    def join(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["right"],
+        ttl: Duration | None = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co | None, U]]: ...
+
+    @overload
+    def join(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["full"],
+        ttl: Duration | None = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co | None, U | None]]: ...
+
+    @overload
+    def join(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["semi", "anti"],
+        ttl: Duration | None = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, V_co]: ...
+
+    @overload
+    def join(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: AnyHow,
+        ttl: Duration | None = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, Any]: ...
 
     def join(
         self,
@@ -96,6 +146,66 @@ class JoinVerbs(Wrapped, Generic[K, V_co]):
         is_timed = spec.how is How.INNER and self._are_timed(inputs)
         return self._joined("join", spec, inputs, name, is_timed=is_timed)
 
+    @overload
+    def window_join(
+        self,
+        right: KeyedStream[K, U],
+        window: TimeWindows,
+        *,
+        how: Literal["inner"] = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co, U]]: ...
+
+    @overload
+    def window_join(
+        self,
+        right: KeyedStream[K, U],
+        window: TimeWindows,
+        *,
+        how: Literal["left"],
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co, U | None]]: ...
+
+    @overload
+    def window_join(
+        self,
+        right: KeyedStream[K, U],
+        window: TimeWindows,
+        *,
+        how: Literal["right"],
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co | None, U]]: ...
+
+    @overload
+    def window_join(
+        self,
+        right: KeyedStream[K, U],
+        window: TimeWindows,
+        *,
+        how: Literal["full"],
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co | None, U | None]]: ...
+
+    @overload
+    def window_join(
+        self,
+        right: KeyedStream[K, U],
+        window: TimeWindows,
+        *,
+        how: Literal["semi", "anti"],
+        name: str | None = ...,
+    ) -> KeyedStream[K, V_co]: ...
+
+    @overload
+    def window_join(
+        self,
+        right: KeyedStream[K, U],
+        window: TimeWindows,
+        *,
+        how: AnyHow,
+        name: str | None = ...,
+    ) -> KeyedStream[K, Any]: ...
+
     def window_join(
         self,
         right: KeyedStream[K, U],
@@ -133,6 +243,72 @@ class JoinVerbs(Wrapped, Generic[K, V_co]):
             self._check_times("window_join", inputs)
         return self._joined("window_join", spec, inputs, name, is_timed=is_timed)
 
+    @overload
+    def interval_join(
+        self,
+        right: KeyedStream[K, U],
+        lower: Duration,
+        upper: Duration,
+        *,
+        how: Literal["inner"] = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co, U]]: ...
+
+    @overload
+    def interval_join(
+        self,
+        right: KeyedStream[K, U],
+        lower: Duration,
+        upper: Duration,
+        *,
+        how: Literal["left"],
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co, U | None]]: ...
+
+    @overload
+    def interval_join(
+        self,
+        right: KeyedStream[K, U],
+        lower: Duration,
+        upper: Duration,
+        *,
+        how: Literal["right"],
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co | None, U]]: ...
+
+    @overload
+    def interval_join(
+        self,
+        right: KeyedStream[K, U],
+        lower: Duration,
+        upper: Duration,
+        *,
+        how: Literal["full"],
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co | None, U | None]]: ...
+
+    @overload
+    def interval_join(
+        self,
+        right: KeyedStream[K, U],
+        lower: Duration,
+        upper: Duration,
+        *,
+        how: Literal["semi", "anti"],
+        name: str | None = ...,
+    ) -> KeyedStream[K, V_co]: ...
+
+    @overload
+    def interval_join(
+        self,
+        right: KeyedStream[K, U],
+        lower: Duration,
+        upper: Duration,
+        *,
+        how: AnyHow,
+        name: str | None = ...,
+    ) -> KeyedStream[K, Any]: ...
+
     def interval_join(
         self,
         right: KeyedStream[K, U],
@@ -169,6 +345,39 @@ class JoinVerbs(Wrapped, Generic[K, V_co]):
         inputs = self._inputs("interval_join", right)
         self._check_times("interval_join", inputs)
         return self._joined("interval_join", spec, inputs, name, is_timed=True)
+
+    @overload
+    def asof_join(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["inner"] = ...,
+        direction: Literal["backward", "forward", "nearest"] = ...,
+        tolerance: Duration | None = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co, U]]: ...
+
+    @overload
+    def asof_join(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["left"],
+        direction: Literal["backward", "forward", "nearest"] = ...,
+        tolerance: Duration | None = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co, U | None]]: ...
+
+    @overload
+    def asof_join(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["inner", "left"],
+        direction: Literal["backward", "forward", "nearest"] = ...,
+        tolerance: Duration | None = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, Any]: ...
 
     def asof_join(
         self,
@@ -214,6 +423,42 @@ class JoinVerbs(Wrapped, Generic[K, V_co]):
         self._check_times("asof_join", inputs)
         return self._joined("asof_join", spec, inputs, name, is_timed=True)
 
+    @overload
+    def join_table(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["inner"] = ...,
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co, U]]: ...
+
+    @overload
+    def join_table(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["left"],
+        name: str | None = ...,
+    ) -> KeyedStream[K, tuple[V_co, U | None]]: ...
+
+    @overload
+    def join_table(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: Literal["semi", "anti"],
+        name: str | None = ...,
+    ) -> KeyedStream[K, V_co]: ...
+
+    @overload
+    def join_table(
+        self,
+        right: KeyedStream[K, U],
+        *,
+        how: TableHow,
+        name: str | None = ...,
+    ) -> KeyedStream[K, Any]: ...
+
     def join_table(
         self,
         right: KeyedStream[K, U],
@@ -243,14 +488,14 @@ class JoinVerbs(Wrapped, Generic[K, V_co]):
         [('A', (3, 'apple')), ('B', (4, None))]
         """
         with located("join_table"):
-            kind = checked_how(how, _OF_TABLES)
+            kind = checked_how(how, OF_TABLES)
         inputs = self._inputs("join_table", right)
         is_timed = self._are_timed(inputs)
-        spec = _table_spec(kind, self._graph, inputs, is_broadcast=False)
+        spec = table_spec(kind, self._graph, inputs, is_broadcast=False)
         return self._joined("join_table", spec, inputs, name, is_timed=is_timed)
 
     def _inputs(self, verb: str, right: object) -> tuple[int, int]:
-        return self._node.id, _table_input(verb, self._graph, right)
+        return self._node.id, table_input(verb, self._graph, right)
 
     def _are_timed(self, inputs: tuple[int, int]) -> bool:
         return all(self._graph.plan.nodes[i].makes_times for i in inputs)
@@ -274,85 +519,8 @@ class JoinVerbs(Wrapped, Generic[K, V_co]):
         return self._graph.keyed(node)
 
 
-class BroadcastJoinVerbs(Wrapped, Generic[T_co]):
-    """Joins of a stream without keys with a table that every worker has all of."""
-
-    def join_broadcast(
-        self,
-        table: KeyedStream[K, U],
-        key: Callable[[T_co], K],
-        *,
-        how: TableHow = "inner",
-        name: str | None = None,
-    ) -> Stream[Any]:
-        """Look every row up in a table of which every worker has a copy.
-
-        Results are pairs of row and value of the table.  Rows stay where they are, which
-        pays if there are many of them and the table is small; see
-        `KeyedStream.join_table` for what is in the table when.
-
-        moves data: the table, to every worker · state: the table, and rows that wait
-
-        Examples
-        --------
-        >>> import millstream as ms
-        >>> flow = ms.Flow("join_broadcast")
-        >>> names = flow.from_iterable([("A", "apple")]).key_by(lambda r: r[0])
-        >>> sales = flow.from_iterable([("A", 3), ("B", 4)], name="sales")
-        >>> named = sales.join_broadcast(names, lambda sale: sale[0]).collect()
-        >>> _ = flow.run(on="local")
-        >>> named.result()
-        [(('A', 3), ('A', 'apple'))]
-        """
-        verb, graph = "join_broadcast", self._graph
-        checked_function(verb, key)
-        with located(verb):
-            kind = checked_how(how, _OF_TABLES)
-        left, right = self._node.id, _table_input(verb, graph, table)
-        own = name or graph.plan.free_name(verb)
-        spec = _table_spec(kind, graph, (left, right), is_broadcast=True)
-        is_timed = isinstance(spec, JoinAsof)
-        if not is_timed:
-            left, right = graph.untimed(left), graph.untimed(right)
-        # Behind a source that exists once all workers have a part in it.
-        spreads = Shuffle() if _is_single_source(graph, self._node) else None
-        keyed = graph.add(
-            verb, KeyBy(key), (left,), name=f"{own}.key", regroups=spreads
-        )
-        spread = graph.add(
-            verb,
-            Regroup(),
-            (right,),
-            name=f"{own}.table",
-            takes_pairs=True,
-            regroups=Broadcast(),
-        )
-        times = {"takes_times": True, "makes_times": True} if is_timed else {}
-        inputs = (keyed.id, spread.id)
-        node = graph.add(verb, spec, inputs, name=own, takes_pairs=True, **times)
-        rows = graph.add(
-            verb, DropKey(), (node.id,), name=f"{own}.rows", takes_pairs=True
-        )
-        return graph.stream(rows)
-
-
-def _table_spec(
-    how: How, graph: Graph, inputs: tuple[int, int], *, is_broadcast: bool
-) -> JoinAsof | JoinTable:
-    """Return how a table is looked up: as of a time, or as it is."""
-    if all(graph.plan.nodes[i].makes_times for i in inputs):
-        return JoinAsof(how, is_broadcast=is_broadcast, is_table=True)
-    waits = endless_source(graph.plan.nodes, inputs[1:]) is None
-    return JoinTable(how, waits=waits, is_broadcast=is_broadcast)
-
-
-def _is_single_source(graph: Graph, node: Node) -> bool:
-    while isinstance(node.spec, AssignTime):
-        node = graph.plan.nodes[node.inputs[0]]
-    return isinstance(node.spec, Read) and not node.spec.source.is_parallel
-
-
-def _table_input(verb: str, graph: Graph, right: object) -> int:
+def table_input(verb: str, graph: Graph, right: object) -> int:
+    """Return the id of the operator of the right side, which must have keys."""
     if not isinstance(right, JoinVerbs):
         msg = (
             f"`{verb}` at {user_location()} takes a keyed stream as its right side, got "

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from millstream.api.broadcast_joins import BroadcastJoinVerbs
 from millstream.api.building import (
     checked_count,
     checked_function,
@@ -23,7 +24,6 @@ from millstream.api.foreign_verbs import refuse_foreign
 from millstream.api.graph import input_of
 from millstream.api.grouped import GroupedStream
 from millstream.api.iteration import RoundVerbs
-from millstream.api.joins import BroadcastJoinVerbs
 from millstream.api.keyed import KeyedStream
 from millstream.api.sinks import SinkVerbs
 from millstream.api.stream_aggregates import AggregateVerbs
