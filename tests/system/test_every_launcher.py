@@ -111,6 +111,14 @@ def rekeyed(flow: ms.Flow, workers: int) -> None:
     values.key_by(lambda i: i % 3).group_by(lambda i: i % 2).sum().collect(Counter)
 
 
+def kept_keys(flow: ms.Flow, workers: int) -> None:
+    timed = flow.from_iterable(NUMBERS).event_time(lambda i: i)
+    sums = timed.key_by(lambda i: i % 3).sum().map(lambda total: total + 1)
+    sums.join(timed.key_by(lambda i: i % 3, name="other").count()).collect(Counter)
+    counts = timed.group_by(lambda i: i % 3, name="groups").window(tumbling(50))
+    counts.count().map(lambda pair: pair[0] + pair[1]).collect(Counter)
+
+
 def aggregations(flow: ms.Flow, workers: int) -> None:
     groups = flow.from_iterable(NUMBERS).group_by(lambda i: i % 4)
     groups.reduce(lambda x, y: x + y).collect(Counter)
@@ -333,6 +341,13 @@ FLOWS: dict[str, Case] = {
     "broadcast": (broadcast, lambda workers: [Counter({"x": workers})]),
     "keyed": (keyed, lambda _: [_keyed_oracle()]),
     "rekeyed": (rekeyed, lambda _: [Counter((k, sum(v)) for k, v in _by(2).items())]),
+    "kept_keys": (
+        kept_keys,
+        lambda _: [
+            Counter((k, (sum(v) + 1, len(v))) for k, v in _by(3).items()),
+            Counter(k + len(v) for k, v in _by(3).items()),
+        ],
+    ),
     "aggregations": (
         aggregations,
         lambda _: [
