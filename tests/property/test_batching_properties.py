@@ -16,6 +16,7 @@ def ran(size: BatchSize, fixed_ns: int, row_ns: int, batches: int) -> None:
     """Run batches that take a fixed time and a time per row."""
     for _ in range(batches):
         size.note(size.rows, fixed_ns + row_ns * size.rows)
+        size.validate()
 
 
 @given(
@@ -31,6 +32,7 @@ def test_the_size_stays_within_its_bounds(
     size = BatchSize(start, least=LEAST, most=MOST, bound_ns=BOUND_NS)
     for rows, elapsed_ns in batches:
         size.note(rows, elapsed_ns)
+        size.validate()
         assert min(LEAST, start) <= size.rows <= max(MOST, start)
 
 

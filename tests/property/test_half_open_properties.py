@@ -57,6 +57,7 @@ def test_limits_hold_and_the_silent_give_way_first(
         else:
             waiting.remove(chosen)
             address_of.pop(chosen, None)
+        waiting.validate()
         assert len(waiting) == len(address_of) <= TOTAL_MAX
         assert max(Counter(address_of.values()).values(), default=0) <= ADDRESS_MAX
 

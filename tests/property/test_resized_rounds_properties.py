@@ -92,6 +92,7 @@ class Stand:
         self.decider.round, self.decider.value, self.decider.last = cut.decider
         assert self.decider.round == 0 or cut.side is None, "a round needs all of it"
         self._broadcast(self.decider.repeat())
+        self.validate()
 
     def own_splits(self, index: int) -> list[list[int]]:
         return self.splits[index :: self.count]
@@ -125,6 +126,16 @@ class Stand:
         return len(self.body) == self.count and (self.does_return or not is_behind)
 
     def move(self, name: str, index: int) -> None:
+        """Let something happen, and ask everybody whether that can be."""
+        self._move(name, index)
+        self.validate()
+
+    def validate(self) -> None:
+        self.decider.validate()
+        for head in self.heads:
+            head.validate()
+
+    def _move(self, name: str, index: int) -> None:
         head = self.heads[index]
         match name:
             case "read":
@@ -170,6 +181,7 @@ class Stand:
         self.unheard.append(epoch)
         barrier = Barrier(Epoch(epoch), Epoch(0))
         self._broadcast(self.decider.announce(barrier))
+        self.validate()
 
     def _give(self, index: int) -> None:
         head = self.heads[index]

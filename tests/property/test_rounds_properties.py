@@ -79,6 +79,18 @@ class Stand:
         return found
 
     def move(self, name: str, index: int) -> None:
+        """Let something happen, and ask everybody whether that can be."""
+        self._move(name, index)
+        self.validate()
+
+    def validate(self) -> None:
+        self.decider.validate()
+        for head in self.heads:
+            head.validate()
+            behind = self.decider.number - head.decided
+            assert behind in {0, 1}, "at most one decision behind, and never ahead"
+
+    def _move(self, name: str, index: int) -> None:
         head = self.heads[index]
         match name:
             case "hear":
@@ -109,6 +121,7 @@ class Stand:
         self.epoch += 1
         barrier = Barrier(Epoch(self.epoch), Epoch(self.epoch - 1))
         self._broadcast(self.decider.announce(barrier))
+        self.validate()
 
     def _finish_body(self) -> None:
         self.in_body = [n - 1 for n in self.in_body]

@@ -38,6 +38,7 @@ def test_time_is_the_least_promise_of_those_who_are_awake(
         else:
             time.note(source, watermark)
             said[source].append(watermark)
+        time.validate()
         highest = {
             i: max((w.time for w in history), default=BEGINNING)
             for i, history in said.items()

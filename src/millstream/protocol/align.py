@@ -32,11 +32,14 @@ channel is marked.
 
 Invariants (see `Aligner.validate`)
 -----------------------------------
-1. RUNNING means no channel is marked, held or logged.
+1. RUNNING means no channel is marked, held or logged; only channels that are read are.
 2. Batches are held only while ALIGNING, and only those of back channels.
 3. Batches are logged only while LOGGING, and only those of back channels.
-4. Events are put off only while LOGGING, and only those of channels that are marked.
-5. Epochs increase.
+4. Events are put off only while LOGGING, and only those of channels that are marked, behind
+   a barrier of a later epoch.
+5. Epochs increase, and so do those that are announced.
+6. ALIGNING waits for a forward channel, LOGGING for a back channel, and an epoch that was
+   announced for one of them to bring it.
 """
 
 from __future__ import annotations
@@ -192,7 +195,9 @@ class Aligner:
         self._put_off: list[BarrierArrived | BatchArrived | ChannelEnded] = []
         #: Epochs that were announced and have not begun here.
         self._announced: list[Barrier] = []
-        assert self._back.isdisjoint(self._forward)
+        assert self._back.isdisjoint(self._forward), (
+            f"channels {self._back & set(self._forward)} go forward and back"
+        )
 
     def handle(self, event: Event) -> list[Command]:
         """Take one event and return the commands to carry out, in order.
@@ -230,16 +235,44 @@ class Aligner:
 
     def validate(self) -> None:
         """Assert the invariants in the module docstring; called by every test."""
-        if self.phase is Phase.RUNNING:
-            assert not self._marked
-            assert not self._held
-            assert not self._logged
-        assert not self._held or self.phase is Phase.ALIGNING
-        assert not self._logged or self.phase is Phase.LOGGING
-        assert not self._put_off or self.phase is Phase.LOGGING
-        assert all(event.channel in self._marked for event in self._put_off)
-        assert all(channel not in self._forward for channel, _ in self._held)
-        assert all(channel not in self._forward for channel, _ in self._logged)
+        phase, marked, forward = self.phase, self._marked, set(self._forward)
+        read = forward | self._back
+        assert (self._barrier is None) == (phase is Phase.RUNNING), (
+            f"{self._barrier} passes through a task that is {phase.name}"
+        )
+        assert marked <= (set() if phase is Phase.RUNNING else read), (
+            f"channels {marked} are marked in a task that is {phase.name}"
+        )
+        for kept, due in ((self._held, Phase.ALIGNING), (self._logged, Phase.LOGGING)):
+            assert not kept or phase is due, f"{kept} is kept while it is {phase.name}"
+            assert all(channel not in forward for channel, _ in kept), (
+                f"{kept} came on a forward channel"
+            )
+        is_aligned, is_round = forward <= marked, self._back <= marked
+        assert phase is not Phase.ALIGNING or not is_aligned, "all barriers have come"
+        assert phase is not Phase.LOGGING or not is_round, "all barriers came round"
+        self._validate_next()
+
+    def _validate_next(self) -> None:
+        """Assert what holds of epochs that have not begun."""
+        last, epochs = self._last_epoch, [b.epoch for b in self._announced]
+        assert self._barrier is None or self._barrier.epoch == last, (
+            f"{self._barrier} passes through after epoch {last}"
+        )
+        assert sorted({last, *epochs}) == [last, *epochs], f"{epochs} follow {last}"
+        is_waiting = self.phase is Phase.RUNNING and not self._forward
+        assert not (is_waiting and epochs), f"nobody brings {epochs}, and none is cut"
+        assert not self._put_off or self.phase is Phase.LOGGING, (
+            f"{self._put_off} is put off while it is {self.phase.name}"
+        )
+        seen: set[ChannelId] = set()
+        for event in self._put_off:
+            assert event.channel in self._marked, f"{event} is put off too early"
+            is_first = event.channel not in seen
+            assert not is_first or isinstance(event, BarrierArrived), (
+                f"{event} is put off behind no barrier"
+            )
+            seen.add(event.channel)
 
     def _is_early(self, event: BarrierArrived | BatchArrived | ChannelEnded) -> bool:
         """Whether it belongs behind the barrier of the next epoch, and is too soon."""
@@ -341,7 +374,7 @@ class Aligner:
         self._announced = [b for b in self._announced if b.epoch > barrier.epoch]
 
     def _cut(self) -> list[Command]:
-        assert self._barrier is not None
+        assert self._barrier is not None, "nothing is cut without a barrier"
         self.phase = Phase.LOGGING
         commands: list[Command] = [Cut(self._barrier)]
         commands += [UnblockChannel(c) for c in self._forward]
@@ -350,7 +383,7 @@ class Aligner:
         return commands
 
     def _seal(self) -> Seal:
-        assert self._barrier is not None
+        assert self._barrier is not None, "nothing is sealed without a barrier"
         sealed = Seal(self._barrier.epoch, tuple(self._logged))
         self.phase, self._barrier = Phase.RUNNING, None
         self._marked.clear()

@@ -50,6 +50,7 @@ class BatchSize:
     def __init__(
         self, start: int, *, least: int, most: int, bound_ns: int | None
     ) -> None:
+        assert min(start, least, most) > 0, f"no batch has {(start, least, most)} rows"
         self.rows = start
         self._least = min(least, start)
         self._most = max(most, start)
@@ -60,6 +61,19 @@ class BatchSize:
         self._rate_before: float | None = None
         self._rest = 0
         self._forget()
+
+    def validate(self) -> None:
+        """Assert what holds of every size; called by every test."""
+        assert self._least <= self.rows <= self._most, (
+            f"{self.rows} rows are not within {self._least} and {self._most}"
+        )
+        assert 0 <= self._noted < TRIAL_BATCHES, f"{self._noted} batches are not judged"
+        assert self._is_growing != self._is_second_try, (
+            "the first try is to grow, the second to shrink"
+        )
+        assert self._bound_ns is not None or self._rate_before is None, (
+            "a size that is left alone is on trial"
+        )
 
     def note(self, rows: int, elapsed_ns: int) -> None:
         """Learn how long a batch took from being read to being done."""

@@ -58,6 +58,14 @@ class Dialing:
         self._own_id = own_id
         self._dials: dict[PeerId, _Dial] = {}
 
+    def validate(self) -> None:
+        """Assert that every dial can still succeed; called by every test."""
+        for peer, dial in self._dials.items():
+            assert dial.attempts > 0, f"peer {peer} is dialed, and never was"
+            assert dial.again_ns is None or dial.again_ns <= dial.deadline_ns, (
+                f"peer {peer} is dialed at {dial.again_ns}, behind {dial.deadline_ns}"
+            )
+
     def __contains__(self, peer: PeerId) -> bool:
         """Whether a peer is being dialed."""
         return peer in self._dials
@@ -70,11 +78,17 @@ class Dialing:
 
     def begin(self, peer: PeerId, address: tuple[str, int], deadline_ns: int) -> None:
         """Take note of a first attempt."""
+        assert peer not in self._dials, f"peer {peer} is being dialed"
+        assert peer != self._own_id, f"peer {peer} dials itself"
         self._dials[peer] = _Dial(address, deadline_ns)
 
     def extend(self, peer: PeerId, deadline_ns: int) -> None:
         """Give a peer that is being dialed more time."""
-        self._dials[peer].deadline_ns = deadline_ns
+        dial = self._dials[peer]
+        assert deadline_ns >= dial.deadline_ns, (
+            f"peer {peer} has until {dial.deadline_ns}, {deadline_ns} is less"
+        )
+        dial.deadline_ns = deadline_ns
 
     def succeed(self, peer: PeerId) -> None:
         """Take note that a peer is connected, whoever dialed."""
@@ -86,6 +100,7 @@ class Dialing:
         Nothing is tried again where nobody listens (`is_absent`), or when the pause
         would end behind the deadline.
         """
+        assert peer in self._dials, f"peer {peer} is not being dialed"
         dial = self._dials[peer]
         again_ns = now_ns + self._pause_ns(peer, dial.attempts)
         if is_absent or again_ns > dial.deadline_ns:

@@ -51,6 +51,7 @@ class HalfOpen(Generic[K]):
     def __init__(
         self, total_max: int, address_max: int, *, choose: Callable[[Sequence[K]], K]
     ) -> None:
+        assert min(total_max, address_max) > 0, f"{total_max}, {address_max}: no room"
         self._total_max = total_max
         self._address_max = address_max
         self._choose = choose
@@ -58,12 +59,28 @@ class HalfOpen(Generic[K]):
         self._silent: dict[str, dict[K, None]] = {}
         self._greeted: dict[str, dict[K, None]] = {}
 
+    def validate(self) -> None:
+        """Assert that limits hold and everybody is in one group; called by every test."""
+        assert len(self) <= self._total_max, f"{len(self)} of {self._total_max} wait"
+        found: dict[K, str] = {}
+        for group in (self._silent, self._greeted):
+            for address, keys in group.items():
+                assert keys, f"nobody of {address} is left, and it is kept"
+                twice = found.keys() & keys.keys()
+                assert not twice, f"{twice} were greeted and were not"
+                found |= dict.fromkeys(keys, address)
+        assert found == self._address_of, f"{found} is not {self._address_of}"
+        for address in set(found.values()):
+            count = self._count(address)
+            assert count <= self._address_max, f"{count} of {address} wait"
+
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self._address_of)
 
     def admit(self, key: K, address: str) -> K | None:
         """Take a newcomer in; return the one that must be dropped for it."""
+        assert key not in self._address_of, f"{key!r} was admitted before"
         victim = None
         if self._count(address) >= self._address_max:
             victim = self._victim(address)
@@ -100,9 +117,11 @@ class HalfOpen(Generic[K]):
         return len(self._silent.get(address, ())) + len(self._greeted.get(address, ()))
 
     def _victim(self, address: str) -> K:
-        return self._choose(
-            list(self._silent.get(address) or self._greeted.get(address) or ())
-        )
+        several = list(self._silent.get(address) or self._greeted.get(address) or ())
+        assert several, f"nobody of {address} is there to give way"
+        victim = self._choose(several)
+        assert victim in several, f"{victim!r} is none of those to choose from"
+        return victim
 
     def _discard(self, groups: dict[str, dict[K, None]], address: str, key: K) -> None:
         group = groups.get(address)

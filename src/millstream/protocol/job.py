@@ -8,11 +8,11 @@ Theory of operation
 -------------------
 ::
 
-    GATHERING --enough registered--> CONNECTING --all ready--> RUNNING --all finished-->
+    REGISTERING --all registered--> CONNECTING --all ready--> RUNNING --all finished-->
         ^                              |    ^                     |          COMMITTING
         |                         interrupted                interrupted          |
         |                              v    |                     |           committed
-        +------ nobody is left ----- SETTLING <-------------------+               |
+        +------ nobody is left --- RESOLVING_EPOCH <--------------+               |
                                                                                   v
     any of them --failure, loss, cancellation, timeout--> STOPPING <--------------+
                                             --everybody gone, or grace over--> ENDED
@@ -21,7 +21,7 @@ STOPPING follows success as well: workers are released and must disconnect, so t
 ended job has left nothing behind.
 
 **Recovery.**  A job that keeps snapshots survives a lost worker, a broken link and a
-function that raises.  It is *interrupted*: it waits in SETTLING until it is known which
+function that raises.  It is *interrupted*: it waits in RESOLVING_EPOCH until it is known which
 epoch to go back to (`Settled`), places the tasks on the workers that are left and
 deploys them from that epoch.  A worker that cannot restore it, because its files are
 damaged, interrupts the job once more, for an older one.  The generation goes up with the
@@ -45,8 +45,12 @@ the workers whose launcher may still give one.
 Invariants (see `JobCore.validate`)
 -----------------------------------
 1. A job has an outcome exactly when it is STOPPING or ENDED.
-2. Only registered workers are ready, and only ready workers are finished.
-3. Every task is placed on a worker of the present generation while the job runs.
+2. Only workers that were asked for register, and only ready workers are finished.
+3. Every task is placed on a worker of the present generation while the job runs, evenly,
+   and from a snapshot.  All of these are ready while it is RUNNING, and finished while it
+   is COMMITTING.
+4. In a job that recovers, as many workers are there or on their way as there are tasks,
+   until it is COMMITTING; no other job waits for a reason, and nobody who is gone is suspected.
 """
 
 from __future__ import annotations
@@ -261,20 +265,18 @@ class JobCore:
 
     def validate(self) -> None:
         """Assert the invariants in the module docstring; called by every test."""
-        has_outcome = self.outcome is not None
-        assert has_outcome == (self.phase in {Phase.STOPPING, Phase.ENDED})
-        for member in self._members.values():
-            assert member.is_ready or not member.is_finished
-        if self.phase in {Phase.CONNECTING, Phase.RUNNING}:
-            assert len(self.placement) == self._task_count
-            assert set(self.placement) <= self._members.keys()
-            if self._can_recover:
-                assert set(self.placement) <= set(self.members)
+        from millstream.protocol.job_invariants import (  # noqa: PLC0415 - tests only
+            check_job,
+        )
+
+        check_job(self)
 
     # Coming
 
     def _handle_registered(self, event: WorkerRegistered) -> list[Command]:
-        if event.worker not in self._expected or event.worker in self._members:
+        is_replaced = self._can_recover and event.worker in self._exited
+        is_known = event.worker in self._members
+        if event.worker not in self._expected or is_known or is_replaced:
             return [SendMessage(event.worker, Stop("this worker is not expected"))]
         self._members[event.worker] = JobMember(event.host, event.port, event.now_ns)
         if self.phase is Phase.STOPPING:
@@ -350,6 +352,7 @@ class JobCore:
         self.phase = Phase.COMMITTING
         self._tell("all tasks have ended")
         self._losses.clear()
+        self._suspected.clear()
         return [CommitOutput()]
 
     def _handle_committed(self) -> list[Command]:
@@ -411,7 +414,8 @@ class JobCore:
         """Go on without a worker and ask for another one."""
         if worker in self._members:
             self._members[worker].is_gone = True
-        assert self._restarts is not None
+        assert self._restarts is not None, f"worker {worker} cannot be replaced"
+        self._suspected.pop(worker, None)
         lost, replacement = self._lost(worker, reason), PeerId(max(self._expected) + 1)
         if self.placement and (verdict := self._restarts.count_loss(what=lost)):
             return self._fail("WorkerLostError", verdict)

@@ -78,6 +78,8 @@ class Orders:
         stages: Iterable[int],
         has_store: bool,
     ) -> None:
+        assert worker > COORDINATOR, f"peer {worker} is no worker"
+        assert task_count > 0, f"{task_count} task indexes are placed nowhere"
         self._worker = worker
         self._task_count = task_count
         self._stages = frozenset(stages)
@@ -85,6 +87,15 @@ class Orders:
         self._generation = 0
         #: The last epoch that is complete, and the last one that was opened.
         self._complete = self._opened = 0
+
+    def validate(self) -> None:
+        """Assert that no epoch is complete before it was opened; called by every test."""
+        assert 0 <= self._complete <= self._opened, (
+            f"epoch {self._complete} is complete, {self._opened} was opened last"
+        )
+        assert self._generation > 0 or self._opened == 0, (
+            f"epoch {self._opened} was opened, and nothing was deployed"
+        )
 
     def take(self, message: Message) -> bool:
         """Return whether an order is to be carried out now.

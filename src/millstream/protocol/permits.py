@@ -61,6 +61,7 @@ def permit(receiver: PeerId, sender: PeerId, role: Role = Role.DATA) -> Permit:
     >>> sorted(kind.name for kind in permit(COORDINATOR, 1).kinds)
     ['MESSAGE']
     """
+    assert receiver != sender, f"peer {sender} has no connection to itself"
     if role is Role.HEARTBEAT:
         return _HEARTBEATS
     if receiver == COORDINATOR:

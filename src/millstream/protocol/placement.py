@@ -31,10 +31,12 @@ def place(
     (4, 1, 3)
     """
     assert workers, "tasks need a worker"
+    assert task_count > 0, f"there is nothing to place: {task_count} tasks"
+    assert len(set(workers)) == len(workers), f"a worker is twice among {workers}"
     hosts: list[PeerId | None] = [
         host if host in workers else None for host in before
     ] or [None] * task_count
-    assert len(hosts) == task_count
+    assert len(hosts) == task_count, f"{before} placed other than {task_count} tasks"
     for index, host in enumerate(hosts):
         if host is None:
             hosts[index] = _least_loaded(hosts, workers)
@@ -42,7 +44,9 @@ def place(
         fullest = max(workers, key=lambda w: (hosts.count(w), -w))
         emptiest = _least_loaded(hosts, workers)
         if hosts.count(fullest) - hosts.count(emptiest) <= 1:
-            return tuple(host for host in hosts if host is not None)
+            placed = tuple(host for host in hosts if host is not None)
+            assert len(placed) == task_count, f"{placed} misses some of {task_count}"
+            return placed
         hosts[hosts.index(fullest)] = emptiest
 
 

@@ -42,6 +42,7 @@ class Restarts:
     """
 
     def __init__(self, restarts_max: int) -> None:
+        assert restarts_max >= 0, f"a job cannot be restarted {restarts_max} times"
         self.restarts_max = restarts_max
         self._losses_without_progress = 0
         #: How many workers were lost before this one in the same place.
@@ -49,6 +50,14 @@ class Restarts:
         self._last_failure: tuple[str, str, str] | None = None
         #: How often the last failure came in a row.
         self.same_failures = 0
+
+    def validate(self) -> None:
+        """Assert that nothing was put up with too often; called by every test."""
+        losses, tries = self._losses_without_progress, self._lost_starts.values()
+        assert 0 <= losses <= LOSSES_MAX + 1, f"{losses} losses were put up with"
+        most = self.restarts_max + 1
+        assert 0 <= self.same_failures <= most, f"{self.same_failures} failures"
+        assert all(0 < count <= most for count in tries), f"{self._lost_starts}"
 
     def get_on(self) -> None:
         """Forget what happened: an epoch is complete."""
@@ -71,6 +80,7 @@ class Restarts:
 
     def count_start(self, worker: PeerId, replacement: PeerId, reason: str) -> str:
         """Count a loss before the job has begun; say why it is one too many, or nothing."""
+        assert replacement not in self._lost_starts, f"{replacement} came before"
         tries = self._lost_starts.pop(worker, 0) + 1
         self._lost_starts[replacement] = tries
         if tries <= self.restarts_max:

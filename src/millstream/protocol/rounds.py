@@ -68,9 +68,11 @@ all that is stored of where a head stands, and any number of heads can go on fro
 
 Invariants (see the `validate` of each)
 ---------------------------------------
-1. A head is at most one decision behind the decider, and never ahead.
+1. A head is at most one decision behind the decider, and never ahead; decisions to go on
+   and to end are told apart by what a head does.
 2. Heads replay only what a decision asked for, once, and only when no side is open.
-3. No epoch is passed on between a decision to go on and the readiness of all heads.
+3. No epoch is passed on between a decision to go on and the readiness of all heads; none is
+   held back while no round is under way.
 """
 
 from __future__ import annotations
@@ -199,6 +201,26 @@ class Head:
     decided: int = 0
     begun: int = 0
 
+    def validate(self) -> None:
+        """Assert what holds of one head; called by every test."""
+        phase = self.phase
+        assert 0 <= self.begun <= self.decided, (
+            f"decision {self.begun} ended an iteration, {self.decided} was the last"
+        )
+        is_round = phase in {HeadPhase.REPLAYING, HeadPhase.RETURNING}
+        assert not is_round or self.decided > self.begun, (
+            f"the head is {phase.name}, and no decision asked for a round"
+        )
+        assert self.does_return or phase is not HeadPhase.RETURNING, (
+            "a round comes back to the head, which nothing comes back to"
+        )
+        is_between = phase is HeadPhase.COLLECTING and not self.is_free
+        assert self.begun == self.decided or not (
+            is_between or phase is HeadPhase.GIVING
+        ), (
+            f"the head is {phase.name} in round {self.decided} of those after {self.begun}"
+        )
+
     def end_input(self) -> bool:
         """Note that all input of the iteration has come."""
         if self.phase is not HeadPhase.COLLECTING:
@@ -213,6 +235,9 @@ class Head:
             return False
         if self.phase not in {HeadPhase.WAITING, HeadPhase.COLLECTING}:
             msg = f"decision {decision.number} came while the head is {self.phase.name}"
+            raise RemoteProtocolError(msg)
+        if decision.number != self.decided + 1:
+            msg = f"decision {decision.number} came after decision {self.decided}"
             raise RemoteProtocolError(msg)
         self.decided = decision.number
         self.phase = HeadPhase.GIVING if decision.is_over else HeadPhase.REPLAYING
@@ -242,6 +267,7 @@ class Head:
 
     def resume(self, decided: int, begun: int) -> None:
         """Go on from where all heads were at a cut, however many there were."""
+        assert 0 <= begun <= decided, f"no head was at decisions {begun} and {decided}"
         self.decided, self.begun = decided, begun
         is_between = decided > begun
         self.phase = HeadPhase.WAITING if is_between else HeadPhase.COLLECTING
@@ -270,6 +296,13 @@ class LoopDecider(ABC):
     _parts: dict[int, Any] = field(default_factory=dict, init=False)
     _unread: set[int] = field(default_factory=set, init=False)
 
+    def validate(self) -> None:
+        """Assert what holds of every decider; called by every test."""
+        heads = range(self.head_count)
+        strangers = (self._parts.keys() | self._unread) - set(heads)
+        assert not strangers, f"heads {strangers} are none of {self.head_count}"
+        assert self.last is None or self.last.number > 0, f"{self.last} is no decision"
+
     @property
     def number(self) -> int:
         """Number of the last decision."""
@@ -286,7 +319,11 @@ class LoopDecider(ABC):
 
     def hear(self, ready: HeadReady) -> list[Any]:
         """Take what a head knows, perhaps once more; judge when all are known."""
-        if ready.number != self.number:
+        self._check_head(ready.head)
+        if ready.number > self.number:
+            msg = f"head {ready.head} is ahead: {ready.number} is not decided"
+            raise RemoteProtocolError(msg)
+        if ready.number < self.number:
             return []
         self._parts[ready.head] = ready.part
         return self._judge_known()
@@ -297,12 +334,18 @@ class LoopDecider(ABC):
 
     def note_unread(self, unread: HeadUnread) -> list[Any]:
         """Take note of a head without readers; stop the input if it is the last."""
+        self._check_head(unread.head)
         self._unread.add(unread.head)
         return [LoopUnread()] if self.is_unread else []
 
     @abstractmethod
     def repeat(self) -> list[Any]:
         """Tell again what heads may not know, after a recovery."""
+
+    def _check_head(self, head: int) -> None:
+        if not 0 <= head < self.head_count:
+            msg = f"there is no head {head} of {self.head_count}"
+            raise RemoteProtocolError(msg)
 
     def _judge_known(self) -> list[Any]:
         if len(self._parts) < self.head_count:
@@ -343,6 +386,17 @@ class Decider(LoopDecider):
     value: Any = None
     _barriers: list[Barrier] = field(default_factory=list)
 
+    def validate(self) -> None:
+        """Assert invariants 2 and 3 of the module docstring; called by every test."""
+        LoopDecider.validate(self)
+        is_over = self.last is None or self.last.is_over
+        assert is_over == (self.round == 0), f"round {self.round} follows {self.last}"
+        assert self.round > 0 or not self._barriers, (
+            f"{self._barriers} are held back, and no round is under way"
+        )
+        epochs = [barrier.epoch for barrier in self._barriers]
+        assert sorted(set(epochs)) == epochs, f"epochs {epochs} do not increase"
+
     def announce(self, barrier: Barrier) -> list[Any]:
         """Pass an epoch on, now or in front of the next decision."""
         if self.round == 0 or self.has_open_sides:
@@ -362,9 +416,11 @@ class Decider(LoopDecider):
 
     def end_round(self, results: Any) -> list[Any]:
         """Judge a round."""
-        assert self.round > 0, "a round ended that nobody began"
+        assert self.round > 0, f"a round ended after {self.last}, and none was begun"
         self.value, is_enough = self.judge(self.value, results)
-        if is_enough or self.is_unread or self.round == self.rounds_max:
+        # Fewer may be asked for than had been done before a recovery.
+        is_last = self.rounds_max is not None and self.round >= self.rounds_max
+        if is_enough or self.is_unread or is_last:
             self.round = 0
             return self._decided(is_over=True)
         self.round += 1
@@ -411,8 +467,16 @@ class RoundsSoFar:
     done: int = 0
     history: list[float | str] = field(default_factory=list)
 
+    def validate(self) -> None:
+        """Assert that no more is known than was done; called by every test."""
+        assert self.round >= 0, f"round {self.round} is under way"
+        assert len(self.history) <= self.done, (
+            f"{len(self.history)} rounds are known, and {self.done} were done"
+        )
+
     def note(self, value: Any, length_max: int) -> None:
         """Take note of what a round came to."""
+        assert length_max > 0, f"{length_max} rounds are kept"
         self.done += 1
         self.history.append(_shown(value))
         del self.history[:-length_max]

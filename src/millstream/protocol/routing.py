@@ -32,8 +32,9 @@ def even_table(shard_count: int, task_count: int) -> RoutingTable:
     >>> even_table(5, 2).owners
     (0, 0, 0, 1, 1)
     """
-    assert task_count >= 1
+    assert task_count > 0, f"{shard_count} shards need a task"
     owners = tuple(shard * task_count // shard_count for shard in range(shard_count))
+    assert set(owners) <= set(range(task_count)), f"{owners} are not {task_count} tasks"
     return RoutingTable(1, owners)
 
 
@@ -45,5 +46,7 @@ def shard_range(shard_count: int, task_count: int, index: int) -> tuple[int, int
     >>> [shard_range(5, 2, index) for index in range(2)]
     [(0, 3), (3, 5)]
     """
+    assert 0 <= index < task_count, f"there is no task {index} of {task_count}"
     first, end = (-(-i * shard_count // task_count) for i in (index, index + 1))
+    assert 0 <= first <= end <= shard_count, f"{first} to {end} of {shard_count} shards"
     return first, end

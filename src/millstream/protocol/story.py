@@ -77,11 +77,23 @@ class Story:
         severity: Severity = Severity.INFO,
     ) -> None:
         """Keep a decision; of a long text only the beginning of its first line."""
+        assert text, f"the {area} decided something without a word"
         self._count += 1
         entry = StoryEntry(self._count, at_ns, area, severity, _brief(text))
         is_grave = severity >= Severity.WARNING
         (self._grave if is_grave else self._routine).append(entry)
         self._untold.append(entry)
+
+    def validate(self) -> None:
+        """Assert that the order of decisions is kept; called by every test."""
+        for kept in (self._routine, self._grave, self._untold):
+            numbers = [entry.number for entry in kept]
+            assert sorted(set(numbers)) == numbers, (
+                f"decisions {numbers} are in disorder"
+            )
+            assert not numbers or numbers[-1] <= self._count, f"{numbers} were not made"
+        routine = [e for e in self._routine if e.severity >= Severity.WARNING]
+        assert not routine, f"{routine} can be pushed out by what is not grave"
 
     def untold(self) -> list[StoryEntry]:
         """Return what was added since the last call; for whoever logs it."""

@@ -28,10 +28,11 @@ and its watermark is no further than that of the loop.
 
 After a recovery all of this begins anew, as the input tells its watermark and its end again.
 
-Invariants
-----------
+Invariants (see the `validate` of each)
+---------------------------------------
 1. The watermark of the loop never falls, and is never ahead of that of any input.
 2. Nothing is decided before all heads have carried out the last decision.
+3. A flush is asked for after two quiet probes, and no earlier.
 """
 
 from __future__ import annotations
@@ -105,8 +106,17 @@ class ProbeState:
     _returned: int = 0
     _least: int = END_OF_TIME
 
+    def validate(self) -> None:
+        """Assert what holds of one head; called by every test."""
+        assert self._returned >= 0, f"{self._returned} rows came back"
+        assert BEGINNING <= self._least <= END_OF_TIME, f"{self._least} is no time"
+        assert self._returned or self._least == END_OF_TIME, (
+            f"no row came back, and the least of them is {self._least}"
+        )
+
     def come_back(self, rows: int, least: int) -> None:
         """Note that rows came back, and go in again."""
+        assert rows > 0, f"{rows} rows came back"
         self._returned += rows
         self._least = min(self._least, least)
 
@@ -129,6 +139,18 @@ class TerminationDetector(LoopDecider):
     """The decider of a free loop."""
 
     _probe: TerminationProbe = TerminationProbe()
+
+    def validate(self) -> None:
+        """Assert invariants 2 and 3 of the module docstring; called by every test."""
+        LoopDecider.validate(self)
+        probe = self._probe
+        assert self.last is None or self.last.value is probe, (
+            f"{probe} was not told, {self.last} was"
+        )
+        assert 0 <= probe.quiet <= _QUIET_PROBES + 1, f"{probe.quiet} quiet probes"
+        assert probe.asks_flush == (probe.quiet >= _QUIET_PROBES), (
+            f"a flush after {probe.quiet} quiet probes"
+        )
 
     def announce(self, barrier: Barrier) -> list[Any]:
         """Pass an epoch on at once: a free loop is cut anywhere."""
@@ -175,6 +197,8 @@ class TerminationDetector(LoopDecider):
         return Watermark(max(told.time, time), bound.is_idle and not returned)
 
     def _decided(self, probe: TerminationProbe, *, is_over: bool = False) -> list[Any]:
+        told, watermark = self._probe.watermark, probe.watermark
+        assert watermark.time >= told.time, f"time falls from {told} to {watermark}"
         self._probe = probe
         return [self._next_decision(probe, is_over=is_over)]
 

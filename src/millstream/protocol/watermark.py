@@ -11,7 +11,8 @@ not count until its next watermark; when all are idle the largest counts, as if 
 become idle after it had caught up with the others.  An input that has *ended* does not
 count at all; when all have ended there is nothing left to decide.
 
-Invariant: `time` never falls.
+Invariant (see `EventTime.validate`): `time` never falls, and has come as far as the inputs
+that count.
 """
 
 from __future__ import annotations
@@ -72,6 +73,16 @@ class EventTime(Generic[I]):
         self._idle: set[I] = set()
         self._time = BEGINNING
 
+    def validate(self) -> None:
+        """Assert the invariant in the module docstring; called by every test."""
+        assert BEGINNING <= self._time <= END_OF_TIME, f"{self._time} is no time"
+        strangers = self._idle - self._watermarks.keys()
+        assert not strangers, f"inputs {strangers} are idle, and have ended"
+        least = self._least()
+        assert least is None or self._time >= least, (
+            f"it is {self._time}, and inputs have come to {least}"
+        )
+
     @property
     def watermark(self) -> Watermark:
         """What the task may send now."""
@@ -80,6 +91,7 @@ class EventTime(Generic[I]):
 
     def note(self, source: I, watermark: Watermark) -> None:
         """Take a watermark of an input; one that says less than before says nothing new."""
+        assert BEGINNING <= watermark.time <= END_OF_TIME, f"{watermark} is no time"
         before = self._watermarks.get(source, BEGINNING)
         self._watermarks[source] = max(before, watermark.time)
         if watermark.is_idle:
@@ -95,8 +107,11 @@ class EventTime(Generic[I]):
         self._rise()
 
     def _rise(self) -> None:
-        if not self._watermarks:
-            return
+        least = self._least()
+        if least is not None:
+            self._time = max(self._time, least)
+
+    def _least(self) -> int | None:
+        """Return how far the inputs that count have come; None if all have ended."""
         awake = [t for i, t in self._watermarks.items() if i not in self._idle]
-        least = min(awake) if awake else max(self._watermarks.values())
-        self._time = max(self._time, least)
+        return min(awake) if awake else max(self._watermarks.values(), default=None)

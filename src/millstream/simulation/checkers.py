@@ -2,7 +2,8 @@
 
 While it runs: the elements of a channel are ``(BATCH | BARRIER)* END`` with sequence
 numbers from 0 on, at both ends (`ChannelChecker`); no channel holds more than its window
-and one batch (`BufferChecker`, and `ChannelChecker` between workers).  At its end (`judge`):
+and one batch (`BufferChecker`, and `ChannelChecker` between workers); every core holds what it promises
+(`CoreChecker`).  At its end (`judge`):
 the job succeeded with the rows it should have, or failed for a reason that was given
 it, and then nothing was committed; nobody and nothing is left.  With snapshots only a
 cancellation and damage are such reasons; `evidence` has what must hold for the snapshots.

@@ -29,6 +29,7 @@ from millstream.simulation.checkers import (
 )
 from millstream.simulation.clock import SkewedClock, VirtualClock
 from millstream.simulation.connectors import RecordedOutput, stand_in
+from millstream.simulation.core_checker import CoreChecker
 from millstream.simulation.disk import Deferred, VirtualDisk
 from millstream.simulation.driver_incarnation import Node, Site, ready_nodes
 from millstream.simulation.network import SimulatedNetwork
@@ -193,8 +194,10 @@ class Cluster:
         deltas_max = self.options.deltas_max
         coordinator.snapshots.manifests.compactions = Compactions(deltas_max)
         buffers = BufferChecker(deployment, self.problems)
+        cores = CoreChecker(self.problems)
+        cores.watch(coordinator)
         site = Site(
-            len(self.sites), deployment, network, coordinator, buffers,
+            len(self.sites), deployment, network, coordinator, buffers, cores,
             self.clock.now_ns,
         )  # fmt: skip
         site.nodes[COORDINATOR] = Node(COORDINATOR, coordinator, background)
@@ -363,6 +366,7 @@ class Cluster:
             actor.given_up.clear()
         if isinstance(actor, Worker):
             site.buffers.check(actor)
+            site.cores.check(actor)
             self._snapshots.observe(site.deployment.run, actor)
             node.wake_ns = now_ns + max(_SPIN_NS, int(actor.wait_s() * 1e9))
         else:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from millstream.runtime.coordinator import Coordinator
     from millstream.runtime.deployment import Deployment
     from millstream.simulation.checkers import BufferChecker
+    from millstream.simulation.core_checker import CoreChecker
     from millstream.simulation.disk import Deferred
     from millstream.simulation.network import SimulatedNetwork
 
@@ -62,6 +63,7 @@ class Site:
     network: SimulatedNetwork
     coordinator: Coordinator
     buffers: BufferChecker
+    cores: CoreChecker
     began_ns: int
     nodes: dict[PeerId, Node] = field(default_factory=dict)
     launches: list[tuple[int, PeerId]] = field(default_factory=list)

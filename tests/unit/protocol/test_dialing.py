@@ -17,6 +17,7 @@ def attempts(own: PeerId, deadline_ns: int) -> list[int]:
     while dialing.fail(TWO, now_ns + MS):
         assert dialing.next_ns is not None
         now_ns = dialing.next_ns
+        dialing.validate()
         assert dialing.due(now_ns - 1) == []
         assert dialing.due(now_ns) == [(TWO, ADDRESS)]
         assert dialing.due(now_ns) == []

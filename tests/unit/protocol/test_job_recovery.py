@@ -153,6 +153,29 @@ def test_loss_of_a_spare_interrupts_nobody() -> None:
     assert driver.phase() is Phase.RUNNING
 
 
+def test_broken_link_to_a_spare_that_is_lost_interrupts_nobody() -> None:
+    """Its replacement is on the way; nobody is left to suspect."""
+    driver = keeping()
+    driver.tell(WorkerLost(TWO, "reset by peer"), Settled(LATER), WorkerReady(ONE))
+    driver.tell(registered(THREE), LinkBroke(ONE, THREE, "reset by peer", 0))
+    driver.tell(WorkerLost(THREE, "reset by peer"))
+
+    driver.tell(WorkerHeard(ONE, 2 * SECOND_NS))
+
+    assert driver.at(2) == []
+    assert driver.phase() is Phase.RUNNING
+
+
+def test_worker_that_registers_after_its_process_ended_is_replaced_once() -> None:
+    """The launcher may see the end of a process before its first message is read."""
+    driver = Driver(restarts_max=2)
+    driver.tell(WorkerExited(TWO, "killed by signal 9"))
+
+    commands = driver.tell(registered(TWO), WorkerLost(TWO, "reset by peer"))
+
+    assert commands == [SendMessage(TWO, Stop("this worker is not expected"))]
+
+
 def test_replacement_that_cannot_start_is_replaced() -> None:
     """The job goes on with those it has."""
     driver = keeping()

@@ -32,6 +32,7 @@ def deployed(*messages: Message) -> Orders:
     orders = Orders(PeerId(1), task_count=2, stages=[0, 1], has_store=True)
     for message in (DEPLOY, *messages):
         assert orders.take(message)
+        orders.validate()
     return orders
 
 
@@ -53,6 +54,7 @@ def test_orders_of_a_generation_are_taken_in_their_order() -> None:
         Stop("enough"),
     ):
         assert orders.take(message), message
+        orders.validate()
 
 
 def test_what_is_for_an_older_generation_came_too_late() -> None:

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from millstream.errors import RemoteProtocolError
 from millstream.protocol.barrier import Barrier
 from millstream.protocol.ids import Epoch
 from millstream.protocol.rounds import (
     Decider,
     Decision,
     EpochPassedOn,
+    Head,
     HeadReady,
     HeadUnread,
     LoopUnread,
@@ -30,7 +32,9 @@ def waiting(rounds_max: int = 3) -> Decider:
 
 def told(decider: Decider, *heads: int) -> list[Any]:
     """Let heads be ready; return what all of them are told."""
-    return [each for head in heads for each in decider.hear(HeadReady(head, 0))]
+    made = [each for head in heads for each in decider.hear(HeadReady(head, 0))]
+    decider.validate()
+    return made
 
 
 def test_first_round_begins_when_heads_are_ready_and_sides_have_ended() -> None:
@@ -89,6 +93,32 @@ def test_every_epoch_passes_in_front_of_the_next_decision() -> None:
     passed = decider.end_round([])
     assert passed[:2] == [EpochPassedOn(BARRIER), EpochPassedOn(later)]
     assert passed[2] == Decision(2, is_over=False, value=1)
+    decider.validate()
+
+
+def test_fewer_rounds_than_were_done_before_end_with_the_one_under_way() -> None:
+    """The flow was changed in the middle of an iteration."""
+    decider = waiting(rounds_max=3)
+    decider.last = Decision(5, is_over=False, value=4)
+    decider.round, decider.value = 5, 4
+    decider.end_sides()
+
+    assert decider.end_round([]) == [Decision(6, is_over=True, value=5)]
+
+
+@pytest.mark.parametrize("ready", [HeadReady(2, 0), HeadReady(-1, 0), HeadReady(0, 1)])
+def test_no_head_is_ahead_of_the_decider_or_unknown_to_it(ready: HeadReady) -> None:
+    """What a head of another job says would be decided by."""
+    with pytest.raises(RemoteProtocolError, match=r"no head|is ahead"):
+        waiting().hear(ready)
+
+
+def test_a_head_hears_every_decision() -> None:
+    """Without the rows of a round it would go on with those of the round before."""
+    head = Head(does_return=True)
+    head.end_input()
+    with pytest.raises(RemoteProtocolError, match="decision 2 came after decision 0"):
+        head.decide(Decision(2, is_over=False))
 
 
 def test_a_number_that_is_no_float_is_told_by_its_type() -> None:

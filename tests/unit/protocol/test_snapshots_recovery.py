@@ -63,6 +63,19 @@ def test_pause_is_reached_when_its_epoch_is_committed() -> None:
     assert driver.at(10**9 + INTERVAL) == [Inject(barrier(2, since=1))]
 
 
+def test_tasks_of_the_next_generation_do_not_stand_still() -> None:
+    """Nobody is told to go on after a pause of tasks that are gone."""
+    driver = waiting()
+    driver.tell(PauseRequested())
+    driver.seal(1, ONE, TWO)
+    driver.tell(Stored(1), Committed(1))
+    driver.generation = 2
+
+    driver.start(ONE, TWO, now_ns=1)
+
+    assert Resume(Epoch(2)) not in driver.tell(StoreFailed(2, "full"))
+
+
 def test_pause_that_is_wanted_while_an_epoch_is_open_waits_for_the_next() -> None:
     """The barrier of the open one is on its way without the order."""
     driver = opened()

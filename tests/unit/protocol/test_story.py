@@ -23,6 +23,7 @@ from millstream.protocol.story import Severity, Story
 
 
 def told(story: Story) -> list[str]:
+    story.validate()
     return [entry.text for entry in story.entries()]
 
 

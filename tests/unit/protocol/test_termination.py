@@ -97,6 +97,9 @@ class LoopModel:
                 return
             steps = self._steps()
             self.random.choice(steps)()
+            self.looks.validate()
+            for head in self.heads:
+                head.looking.validate()
         pytest.fail("the loop never ended")
 
     def _steps(self) -> list[Any]:
@@ -217,6 +220,7 @@ def told(looks: TerminationDetector, *parts: ProbeReport) -> list[Any]:
     made = []
     for head, part in enumerate(parts):
         made += looks.hear(HeadReady(head, looks.number, part))
+        looks.validate()
     return made
 
 

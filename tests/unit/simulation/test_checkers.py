@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support import job_cores
 
 from millstream.config import Config
 from millstream.protocol.ids import ChannelId, Generation, PeerId
+from millstream.protocol.job import Phase
+from millstream.protocol.job_events import TimePassed
 from millstream.protocol.packets import Packet, PacketKind
 from millstream.simulation.checkers import ChannelChecker, difference
+from millstream.simulation.core_checker import CoreChecker
 
 ONE, TWO = PeerId(1), PeerId(2)
 
@@ -146,3 +150,17 @@ def test_difference_says_what_is_too_many_and_what_is_missing(
 def test_sink_without_rows_is_missed() -> None:
     """A sink that got nothing at all is not in what was found."""
     assert difference({}, {"s": [1]}) is not None
+
+
+def test_core_that_is_wrong_is_a_problem_once() -> None:
+    """What goes wrong first is told with its event; the rest follows from it."""
+    problems: list[str] = []
+    core = job_cores.connecting().core
+    CoreChecker(problems)._ask_after_events(core)
+    core.phase = Phase.RUNNING
+
+    for _ in range(3):
+        core.handle(TimePassed(1))
+
+    said = "the job is RUNNING, and workers [1, 2] are not ready"
+    assert problems == [f"JobCore.validate says after TimePassed(now_ns=1): {said}"]
