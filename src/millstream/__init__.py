@@ -41,12 +41,14 @@ from millstream.errors import (
     UsageError,
     WorkerLostError,
 )
-from millstream.launch.job import Job, RoundMetrics, StageMetrics, TimeMetrics
+from millstream.launch.job import Job
+from millstream.launch.metrics import StageMetrics, TimeMetrics, WorkerMetrics
 from millstream.operators.dead_letters import DeadLetter
 from millstream.operators.rows.timers import Timer, Timers
 from millstream.plan.aggregate import Aggregate
 from millstream.plan.iteration import RoundState
 from millstream.plan.time import LateRow
+from millstream.protocol.metrics import OutputMetrics, RoundMetrics, TaskMetrics
 from millstream.state.operator_state import OperatorState
 
 # Stored values refer to it by this path.
@@ -84,6 +86,7 @@ __all__ = [
     "OperationalError",
     "OperatorError",
     "OperatorState",
+    "OutputMetrics",
     "ResultHandle",
     "RoundMetrics",
     "RoundState",
@@ -95,6 +98,7 @@ __all__ = [
     "StageMetrics",
     "StatefulFunction",
     "Stream",
+    "TaskMetrics",
     "TimeMetrics",
     "Timer",
     "Timers",
@@ -105,6 +109,7 @@ __all__ = [
     "WindowedFrame",
     "WindowedStream",
     "WorkerLostError",
+    "WorkerMetrics",
     "adaptive",
     "approx_n_unique",
     "approx_quantile",

@@ -15,6 +15,7 @@ from millstream.errors import RemoteProtocolError
 from millstream.protocol.barrier import Splits
 from millstream.protocol.ids import ChannelId, Generation
 from millstream.protocol.messages import Emitted, Heartbeat, Progress, Stop
+from millstream.protocol.metrics import TaskMetrics
 from millstream.protocol.packets import Packet, PacketKind
 from millstream.runtime.integrity import CHECKSUM
 from millstream.runtime.wire import PacketDecoder, PacketEncoder
@@ -37,7 +38,8 @@ messages = st.one_of(
         Progress,
         u32,
         u32,
-        st.lists(st.tuples(u32, u64, u64, u64, u64), max_size=3).map(tuple),
+        st.lists(st.builds(TaskMetrics, u32, u32, u64, u64), max_size=3).map(tuple),
+        u64,
     ),
 )
 names = st.lists(st.text(), max_size=3).map(tuple)

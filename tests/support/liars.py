@@ -6,7 +6,7 @@ a member as if that member had sent it.  Losses are looked after as a launcher d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
@@ -119,7 +119,17 @@ def _of_type(hint: Any) -> st.SearchStrategy[Any]:
         return st.lists(_of_type(parts[0]), max_size=3).map(tuple)
     if origin is tuple:
         return st.tuples(*[_of_type(part) for part in parts])
+    if is_dataclass(hint):
+        hints = get_type_hints(hint).items()
+        make: Any = hint
+        return st.builds(make, **{name: _number(name, form) for name, form in hints})
     return _PLAIN[hint]
+
+
+def _number(name: str, hint: Any) -> st.SearchStrategy[Any]:
+    """Return what is told of a task, mostly numbers that can be."""
+    usual = st.integers(0, 1) if name in {"stage", "task"} else st.integers(0, 9)
+    return _mostly(usual, _NUMBERS) if hint is int else _of_type(hint)
 
 
 def _field(name: str, hint: Any, source: PeerId) -> st.SearchStrategy[Any]:

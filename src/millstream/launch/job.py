@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.credentials import harmless, shown, without_credentials
@@ -32,6 +32,7 @@ from millstream.launch.fitting import (
     stored_fingerprints,
 )
 from millstream.launch.inputs import Inputs, cut_source
+from millstream.launch.metrics import WorkerMetrics, stage_metrics
 from millstream.launch.names import check_names, job_prefix
 from millstream.launch.outputs import Sinks, named_sinks
 from millstream.launch.progress import ProgressLog
@@ -44,10 +45,8 @@ from millstream.plan.stages import plan_stages
 from millstream.plan.time import AssignTime
 from millstream.protocol.job import Phase
 from millstream.protocol.job_events import OutcomeKind
-from millstream.protocol.watermark import BEGINNING
 from millstream.runtime.deployment import Deployment
 from millstream.runtime.snapshots import DriverContext
-from millstream.runtime.tally import Counters
 from millstream.state.key import given_key
 
 if TYPE_CHECKING:
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.connectors.base import Source, Split
+    from millstream.launch.metrics import StageMetrics
     from millstream.launch.options import LaunchOptions
     from millstream.launch.run import Run
     from millstream.launch.snapshot_context import SnapshotContext
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from millstream.runtime.coordinator import Recovery
     from millstream.runtime.snapshot_stats import Snapshot
 
-__all__ = ["Job", "RoundMetrics", "StageMetrics", "TimeMetrics", "deploy"]
+__all__ = ["Job", "deploy"]
 
 _log = logger("state")
 _SAVEPOINT_LOOK_S = 0.05
@@ -82,65 +82,6 @@ _OUTCOME = {
     OutcomeKind.CANCELLED: "cancelled",
     OutcomeKind.STOPPED: "stopped",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class RoundMetrics:
-    """How far an iteration has come.
-
-    Attributes
-    ----------
-    round
-        The round under way; 0 before the first and after the last.
-    done
-        Rounds done so far, in all runs of an iteration inside another.
-    history
-        What was decided by after the last rounds, oldest first: numbers, or the name of
-        the type of what is no number.
-    """
-
-    round: int
-    done: int
-    history: tuple[float | str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TimeMetrics:
-    """How event time stands in one stage.
-
-    Attributes
-    ----------
-    watermark
-        Nothing of this time or earlier is expected by any task; None before the first.
-    late_rows
-        How many rows came too late for their window, or for their partners.
-    ahead_rows
-        How many timestamps were too far ahead of the clock to move time.
-    """
-
-    watermark: int | None
-    late_rows: int
-    ahead_rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class StageMetrics:
-    """What the tasks of one stage have done so far, added up over workers.
-
-    `rounds` is there for stages that decide over an iteration, `time` for those with
-    event time.
-    """
-
-    stage: int
-    name: str
-    is_source: bool
-    task_count: int
-    rows_in: int
-    rows_out: int
-    busy_s: float
-    blocked_s: float
-    rounds: RoundMetrics | None = None
-    time: TimeMetrics | None = None
 
 
 class Job:
@@ -425,30 +366,36 @@ class Job:
 
         Counters never fall: they count the work of this run of the job, with that of lost
         workers, and rows that were processed again after a recovery count again.  Where a
-        job stands is in `rounds`, and in the `watermark` of `time`.
+        job stands is in `rounds`, and in the `watermark` of `time`; how each task does is
+        in `tasks`.
         """
         coordinator = self._run.coordinator
-        totals = coordinator.tally.totals()
-        watermarks = coordinator.tally.watermarks(coordinator.members)
-        rounds = {
-            stage: RoundMetrics(number, done, history)
-            for stage, number, done, history in coordinator.tally.rounds.values()
-        }
+        tasks = coordinator.tally.tasks(coordinator.members)
+        rounds = coordinator.tally.rounds
         return [
-            StageMetrics(
-                stage=stage.id,
-                name=stage.name,
-                is_source=stage.is_source,
+            stage_metrics(
+                stage,
+                [task for own, task in sorted(tasks.items()) if own[0] == stage.id],
                 task_count=min(stage.width or self._workers, self._workers),
-                rows_in=done.rows_in,
-                rows_out=done.rows_out,
-                busy_s=done.busy_ns / 1e9,
-                blocked_s=done.blocked_ns / 1e9,
                 rounds=rounds.get(stage.id),
-                time=_time_metrics(done, watermarks.get(stage.id)),
             )
             for stage in self._stages.stages
-            for done in [totals.get(stage.id, Counters())]
+        ]
+
+    def worker_metrics(self) -> list[WorkerMetrics]:
+        """Return how the workers stand that are there, or were at the end.
+
+        Task *i* of every stage is on the worker that has *i* among its `tasks`.
+        """
+        coordinator = self._run.coordinator
+        placement = list(enumerate(coordinator.placement))
+        return [
+            WorkerMetrics(
+                pid=coordinator.pids[worker],
+                tasks=tuple(index for index, host in placement if host == worker),
+                resident_bytes=coordinator.tally.resident_bytes(worker),
+            )
+            for worker in coordinator.members
         ]
 
     def worker_pids(self) -> list[int]:
@@ -587,14 +534,6 @@ def _parts(stages: StagePlan, stage: Stage, source: Source[Any], workers: int) -
     if is_timed and source.timed_parts is not None:
         return source.timed_parts
     return min(stage.width or workers, workers)
-
-
-def _time_metrics(done: Counters, watermark: int | None) -> TimeMetrics | None:
-    """Return what is known of the event time of a stage, if it has one."""
-    if watermark is None and not done.late_rows and not done.ahead_rows:
-        return None
-    known = None if watermark == BEGINNING else watermark
-    return TimeMetrics(known, done.late_rows, done.ahead_rows)
 
 
 def _launcher(options: LaunchOptions) -> Any:

@@ -18,6 +18,7 @@ from millstream.runtime.background import Inline, Threaded, for_driver
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.coordinator import Coordinator
 from millstream.runtime.inprocess import Hub
+from millstream.runtime.memory import resident_bytes
 from millstream.runtime.worker import Worker
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class LocalRun:
                 Inline() if store is None else self._background(f"millstream-{own}")
             ),
             store=store,
+            resident_bytes=resident_bytes,
         )
 
     def _background(self, name: str) -> Background:

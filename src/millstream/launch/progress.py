@@ -14,7 +14,8 @@ from millstream.plan.iteration import DECIDER
 from millstream.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from millstream.launch.job import Job, StageMetrics
+    from millstream.launch.job import Job
+    from millstream.launch.metrics import StageMetrics
 
 __all__ = ["ProgressLog", "sample_of"]
 

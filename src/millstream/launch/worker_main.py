@@ -24,6 +24,7 @@ from millstream.protocol.handshake import derive_key
 from millstream.runtime.background import Threaded
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.heartbeat import HeartbeatThread
+from millstream.runtime.memory import resident_bytes
 from millstream.runtime.tcp import TCPNetwork
 from millstream.runtime.worker import Worker
 
@@ -166,6 +167,7 @@ def _work(bootstrap: Bootstrap, deployment: Deployment) -> str:
         pid=os.getpid(),
         background=Threaded(f"millstream-files-{bootstrap.worker}"),
         store=worker_store(deployment),
+        resident_bytes=resident_bytes,
     )
     try:
         is_working = True

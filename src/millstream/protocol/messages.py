@@ -1,7 +1,8 @@
 """The control messages between workers and their coordinator.
 
 Each is plain data made of numbers, text, bytes, lists and maps, so that any codec
-can carry it; `to_wire` and `from_wire` say in which order the fields go.  Nothing
+can carry it; `to_wire` and `from_wire` say in which order the fields go, also of what is
+inside of them.  Nothing
 here is ever pickled by the engine: where user objects must cross (a result, an
 exception), the sender has already turned them into bytes.  What comes from a peer
 counts as a message only if every field has its declared type.
@@ -15,7 +16,8 @@ from typing import Any, get_type_hints
 
 from millstream.errors import RemoteProtocolError
 from millstream.protocol.barrier import barrier_from_wire
-from millstream.protocol.shapes import checker
+from millstream.protocol.metrics import TaskMetrics  # noqa: TC001 - hints are read
+from millstream.protocol.shapes import checker, maker
 
 __all__ = [
     "FROM_COORDINATOR",
@@ -41,14 +43,11 @@ __all__ = [
     "Register",
     "Release",
     "Resume",
-    "RoundProgress",
     "Sealed",
     "SnapshotId",
-    "StageProgress",
     "Start",
     "Stop",
     "StoredFile",
-    "TimeProgress",
     "from_wire",
     "to_wire",
 ]
@@ -67,15 +66,6 @@ SnapshotId = tuple[int, int]
 
 StoredFile = tuple[str, int, str, tuple[str, ...]]
 """Name, length and SHA-256 of a state file, and the operators it is about."""
-
-RoundProgress = tuple[int, int, int, tuple[float | str, ...]]
-"""Stage, the round under way, rounds done, what was decided by in the last ones."""
-
-StageProgress = tuple[int, int, int, int, int]
-"""Stage id, rows in, rows out, nanoseconds busy, nanoseconds blocked."""
-
-TimeProgress = tuple[int, int, int, int]
-"""Stage id, rows too late, timestamps too far ahead, how far event time has come."""
 
 
 # From a worker to the coordinator.
@@ -113,17 +103,15 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the worker's tasks have done since the start, one entry per stage.
+    """What the worker's tasks have done in this generation, and how they stand.
 
-    `rounds` has those stages that decide over an iteration, `times` those with event
-    time.
+    `resident_bytes` is the memory that its process has; 0 where nobody knows.
     """
 
     worker: int
     generation: int
-    stages: tuple[StageProgress, ...]
-    rounds: tuple[RoundProgress, ...] = ()
-    times: tuple[TimeProgress, ...] = ()
+    tasks: tuple[TaskMetrics, ...]
+    resident_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,8 +330,11 @@ KINDS: tuple[type[Any], ...] = (
 """All messages; the place of one is its tag on the wire."""
 
 _TAGS = {kind: tag for tag, kind in enumerate(KINDS)}
-_FITS = {
-    kind: [(name, checker(form)) for name, form in get_type_hints(kind).items()]
+_FORMS = {
+    kind: [
+        (name, checker(form), maker(form))
+        for name, form in get_type_hints(kind).items()
+    ]
     for kind in KINDS
 }
 
@@ -388,15 +379,17 @@ def from_wire(
     if kind not in allowed:
         msg = f"{kind.__name__} may not come from this peer on this connection"
         raise RemoteProtocolError(msg)
-    if len(values) != len(_FITS[kind]):
-        msg = f"{kind.__name__} has {len(_FITS[kind])} fields, got {len(values)}"
+    if len(values) != len(_FORMS[kind]):
+        msg = f"{kind.__name__} has {len(_FORMS[kind])} fields, got {len(values)}"
         raise RemoteProtocolError(msg)
-    values = [_as_tuple(value) for value in values]
-    for (name, fits), value in zip(_FITS[kind], values, strict=True):
+    fields = []
+    for (name, fits, make), plain in zip(_FORMS[kind], values, strict=True):
+        value = _as_tuple(plain)
         if not fits(value):
             msg = f"{kind.__name__}.{name} cannot be a {type(value).__name__} like this"
             raise RemoteProtocolError(msg)
-    message: Message = kind(*values)
+        fields.append(make(value))
+    message: Message = kind(*fields)
     if isinstance(message, OpenEpoch):
         barrier_from_wire(message.barrier)
     return message

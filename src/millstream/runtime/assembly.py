@@ -226,6 +226,7 @@ class _Assembler:
             channel, self.network, peer, self.generation, self.credit_bytes
         )
         end.grant, end.tell_closed = back.grant, back.tell_closed
+        end.is_remote = True
 
     def make_task(self, stage: Stage, index: int) -> None:
         config = self.deployment.config

@@ -76,6 +76,10 @@ class InputChannel:
         self.splits: SplitsHeard | None = None
         #: Rows taken so far; tells where a failing row was.
         self.rows_taken = 0
+        #: Whether batches come from another worker, so that they cost bytes.
+        self.is_remote = False
+        #: Bytes of the batches that came from another worker and were taken.
+        self.bytes_taken = 0
         self._queue: deque[tuple[Rows | Mark, int]] = deque()
         #: Called with every element that came.
         self.wake: Callable[[InputChannel], None] = _no_wake
@@ -93,6 +97,11 @@ class InputChannel:
     def batch_count(self) -> int:
         """Batches that wait; marks take no room that anybody has to grant."""
         return sum(not isinstance(body, Mark) for body, _ in self._queue)
+
+    @property
+    def row_count(self) -> int:
+        """Rows that wait."""
+        return sum(len(body) for body, _ in self._queue if not isinstance(body, Mark))
 
     @property
     def is_barrier_next(self) -> bool:
@@ -137,6 +146,8 @@ class InputChannel:
         body, cost = self._queue.popleft()
         if not isinstance(body, Mark):
             self.rows_taken += len(body)
+            if self.is_remote:
+                self.bytes_taken += cost
             if not self.is_ended:
                 self.grant(cost)
         return body
@@ -194,6 +205,8 @@ class BackChannel(InputChannel):
             self._elements.append(body)
         else:
             self._elements.append(self._spill_buffer.put(body))
+            if self.is_remote:
+                self.bytes_taken += cost
             self.grant(cost)
 
 
@@ -202,7 +215,7 @@ class LocalCarrier:
 
     def __init__(self, target: InputChannel, batches_max: int) -> None:
         self._target = target
-        self._credit = batches_max
+        self._credit = self._batches_max = batches_max
         self._sequence = 0
         target.grant = self._grant
 
@@ -210,6 +223,11 @@ class LocalCarrier:
     def has_credit(self) -> bool:
         """Whether a batch may be sent now."""
         return self._credit > 0
+
+    @property
+    def credit(self) -> tuple[int, int]:
+        """Batches of credit in use, and how many there are."""
+        return self._batches_max - self._credit, self._batches_max
 
     @property
     def rows_max(self) -> int | None:
@@ -263,11 +281,18 @@ class RemoteCarrier:
         self._packet_bytes = max(1, credit_bytes // _CREDIT_PARTS)
         self._rows_max = _FIRST_ROWS
         self._sequence = 0
+        #: Bytes of all batches that were sent.
+        self.bytes_sent = 0
 
     @property
     def has_credit(self) -> bool:
         """Whether a batch may be sent now; the last one may overdraw."""
         return self._credit > 0
+
+    @property
+    def credit(self) -> tuple[int, int]:
+        """Bytes of credit in use, and how many there are."""
+        return self._credit_bytes - self._credit, self._credit_bytes
 
     @property
     def rows_max(self) -> int:
@@ -291,6 +316,7 @@ class RemoteCarrier:
             self.send(rows[middle:])
             return
         self._credit -= cost
+        self.bytes_sent += cost
         self._sequence += 1
         self._rows_max = max(1, len(rows) * self._packet_bytes // max(1, cost))
 
@@ -375,6 +401,11 @@ class OutputChannel:
         self._mark: Mark | None = None
         self._deadline_ns: int | None = None
         self._set_timer = set_timer
+
+    @property
+    def rows_waiting(self) -> int:
+        """Rows that were put in and have not left."""
+        return self._row_count
 
     @property
     def is_blocked(self) -> bool:

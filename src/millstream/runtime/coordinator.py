@@ -200,6 +200,11 @@ class Coordinator:
         return self._core.members
 
     @property
+    def placement(self) -> tuple[PeerId, ...]:
+        """The worker that hosts each task index."""
+        return self._core.placement
+
+    @property
     def lost_workers(self) -> tuple[PeerId, ...]:
         """Workers that are gone and whose launcher has not said why yet."""
         return self._core.lost_workers

@@ -25,6 +25,7 @@ from millstream.protocol.align import (
 )
 from millstream.protocol.barrier import Barrier, Hops, RoundEnd, Splits
 from millstream.protocol.watermark import BEGINNING, EventTime, Watermark
+from millstream.runtime.channels import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from millstream.protocol.batching import BatchSize
     from millstream.protocol.ids import ChannelId
     from millstream.protocol.messages import Offset
-    from millstream.runtime.channels import InputChannel, Mark
+    from millstream.runtime.channels import InputChannel
     from millstream.state.base import State
 
 __all__ = ["ChannelIntake", "Intake", "SourceIntake"]
@@ -131,6 +132,18 @@ class ChannelIntake:
             for c in self.channels
             if c.channel.id not in self._rounds
         )
+
+    @property
+    def bytes_taken(self) -> int:
+        """Bytes of the batches that came from other workers and were taken."""
+        return sum(channel.bytes_taken for channel in self.channels)
+
+    def waiting(self) -> tuple[int, int]:
+        """Return how many batches and rows have come and were not taken."""
+        held = [rows for rows, _, _ in self._delivered if not isinstance(rows, Mark)]
+        batches = len(held) + sum(channel.batch_count for channel in self.channels)
+        rows = sum(map(len, held)) + sum(channel.row_count for channel in self.channels)
+        return batches, rows
 
     @property
     def ended_ports(self) -> frozenset[int]:

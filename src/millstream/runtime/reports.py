@@ -19,6 +19,7 @@ Finished                               once, when all its tasks have ended
 from __future__ import annotations
 
 import re
+from dataclasses import astuple
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from millstream.protocol.messages import (
     Register,
     Sealed,
 )
+from millstream.protocol.metrics import COUNTERS
 from millstream.protocol.orders import PORT_MAX
 from millstream.state.layout import state_name
 from millstream.state.plain import OBJECTS, decode, form_of
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from millstream.plan.stages import Stage
     from millstream.protocol.job import JobCore
     from millstream.protocol.messages import Message, Offset, StoredFile
+    from millstream.protocol.metrics import TaskMetrics
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.snapshots import SnapshotCoordinator
 
@@ -143,15 +146,23 @@ class Reports:
             is_kind = isinstance(kind, type) and issubclass(kind, MillstreamError)
             _expect(is_kind, f"there is no error {message.kind!r}")
             return
-        entries = (*message.stages, *message.rounds, *message.times)
-        unknown = {stage for stage, *_ in entries} - self._stages.keys()
-        _expect(not unknown, f"there are no stages {unknown}")
-        counts = [n for _, *work in message.stages for n in work]
-        counts += [n for _, number, done, _ in message.rounds for n in (number, done)]
-        counts += [n for _, late, ahead, _ in message.times for n in (late, ahead)]
-        _expect(min(counts, default=0) >= 0, f"it has counted {min(counts, default=0)}")
-        for _, _, _, time in message.times:
-            _expect(_TIME_MIN <= time <= _TIME_MAX, f"{time} is no event time")
+        self._check_progress(message)
+
+    def _check_progress(self, message: Progress) -> None:
+        own = [(task.stage, task.task) for task in message.tasks]
+        unknown = set(own) - self._tasks
+        _expect(not unknown, f"there are no tasks {unknown}")
+        _expect(len(set(own)) == len(own), f"it tells of tasks {own}")
+        _expect(message.resident_bytes >= 0, f"it has {message.resident_bytes} bytes")
+        for task in message.tasks:
+            readers = {output.stage for output in task.outputs}
+            strangers = readers - self._stages.keys()
+            _expect(not strangers, f"there are no stages {strangers}")
+            least = min(_counts(task))
+            _expect(least >= 0, f"it has counted {least}")
+            times = [] if task.watermark is None else [task.watermark]
+            for time in [*times, *(time for _, time in task.splits)]:
+                _expect(_TIME_MIN <= time <= _TIME_MAX, f"{time} is no event time")
 
     def _check_present(
         self,
@@ -258,6 +269,18 @@ class Reports:
         )
         unknown = set(operators) - self._deployment.fingerprints.keys()
         _expect(not unknown, f"no {unknown} keep state")
+
+
+def _counts(task: TaskMetrics) -> list[int]:
+    """Return all that is counted in what is told of a task."""
+    counts = [getattr(task, name) for name in COUNTERS]
+    counts += [task.batches_waiting, task.rows_waiting]
+    counts += [task.state_entries, task.state_bytes]
+    for output in task.outputs:
+        counts += astuple(output)
+    if task.rounds is not None:
+        counts += [task.rounds.round, task.rounds.done]
+    return counts
 
 
 def _check_sealed(sink: str, sealed: bytes) -> None:

@@ -1,56 +1,35 @@
 """What the tasks of all workers have done, in all generations.
 
 A worker counts what its present tasks do and begins at 0 when they are made anew.  Here all of
-it is added up: counters are work done, with what was done again after a recovery, and never
-fall.  What tasks did between the last report of their worker and their end is not known.
+it is added up, task by task: counters are work done, with what was done again after a
+recovery, and never fall.  What tasks did between the last report of their worker and their
+end is not known.
 
-Nothing here knows what is counted by whom; `launch.job` gives the numbers names.
+Nothing here knows what is counted; `millstream.protocol.metrics` does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from millstream.protocol.ids import PeerId
-    from millstream.protocol.messages import Progress, RoundProgress
+    from millstream.protocol.messages import Progress
+    from millstream.protocol.metrics import RoundMetrics, TaskMetrics
 
-__all__ = ["Counters", "Tally"]
+__all__ = ["Tally"]
 
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """What the tasks of one stage have done."""
-
-    rows_in: int = 0
-    rows_out: int = 0
-    busy_ns: int = 0
-    blocked_ns: int = 0
-    late_rows: int = 0
-    ahead_rows: int = 0
-
-    def __add__(self, other: Counters) -> Counters:
-        return Counters(
-            self.rows_in + other.rows_in,
-            self.rows_out + other.rows_out,
-            self.busy_ns + other.busy_ns,
-            self.blocked_ns + other.blocked_ns,
-            self.late_rows + other.late_rows,
-            self.ahead_rows + other.ahead_rows,
-        )
-
-
-ByStage = dict[int, Counters]
+ByTask = dict[tuple[int, int], "TaskMetrics"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     """All that was told so far; replaced as a whole, because others read it meanwhile."""
 
-    past: ByStage = field(default_factory=dict)
+    past: ByTask = field(default_factory=dict)
     latest: dict[PeerId, Progress] = field(default_factory=dict)
 
 
@@ -60,60 +39,88 @@ class Tally:
     Examples
     --------
     >>> from millstream.protocol.messages import Progress
+    >>> from millstream.protocol.metrics import TaskMetrics
     >>> tally = Tally()
     >>> for generation, rows in ((1, 5), (1, 8), (2, 3)):
-    ...     tally.take(1, Progress(1, generation, ((0, rows, 0, 0, 0),)))
-    >>> tally.totals()[0].rows_in
+    ...     tally.take(1, Progress(1, generation, (TaskMetrics(0, 0, rows_in=rows),)))
+    >>> tally.tasks()[0, 0].rows_in
     11
     """
 
     def __init__(self) -> None:
         self._known = _Known()
         #: How far iterations have come, by the stage that decides over them.
-        self.rounds: dict[int, RoundProgress] = {}
+        self.rounds: dict[int, RoundMetrics] = {}
 
     def take(self, worker: PeerId, report: Progress) -> None:
         """Take up the newest report of a worker."""
         past, latest = self._known.past, self._known.latest
         before = latest.get(worker)
-        if before is not None and before.generation < report.generation:
-            past = _added(past, [before])
+        if before is not None:
+            if before.generation > report.generation:
+                return
+            if before.generation < report.generation:
+                past = _counted(past, [before])
+            else:
+                report = _not_below(report, before)
         self._known = _Known(past, latest | {worker: report})
-        for entry in report.rounds:
-            stage, _, done, _ = entry
+        for task in report.tasks:
+            known, rounds = self.rounds.get(task.stage), task.rounds
             # After a recovery it does rounds again that it had told of.
-            if stage not in self.rounds or done >= self.rounds[stage][2]:
-                self.rounds = self.rounds | {stage: entry}
+            if rounds is not None and (known is None or rounds.done >= known.done):
+                self.rounds = self.rounds | {task.stage: rounds}
 
     def forget_others(self, members: Collection[PeerId]) -> None:
         """Keep of workers that are gone only what they have done."""
         latest = self._known.latest
         gone = [report for worker, report in latest.items() if worker not in members]
         if gone:
-            kept = {w: report for w, report in latest.items() if w in members}
-            self._known = _Known(_added(self._known.past, gone), kept)
+            past = _counted(self._known.past, gone)
+            self._known = _Known(past, _kept(latest, members))
 
-    def totals(self) -> ByStage:
-        """Return what was done in every stage."""
+    def tasks(self, members: Collection[PeerId] | None = None) -> ByTask:
+        """Return what every task has done in all, and how it stood when last told.
+
+        Of workers that are not among `members` only what they have done is known.
+        """
         known = self._known
-        return _added(known.past, known.latest.values())
-
-    def watermarks(self, members: Iterable[PeerId]) -> dict[int, int]:
-        """Return how far event time has come in every stage that has it."""
-        latest = self._known.latest
-        found: dict[int, int] = {}
-        for worker in members:
-            for stage, _, _, time in latest[worker].times if worker in latest else ():
-                found[stage] = min(time, found.get(stage, time))
+        latest = known.latest if members is None else _kept(known.latest, members)
+        gone = [r for worker, r in known.latest.items() if worker not in latest]
+        found = _counted(known.past, gone)
+        for report in sorted(latest.values(), key=lambda report: report.generation):
+            for task in report.tasks:
+                own = (task.stage, task.task)
+                found[own] = task.after(found[own]) if own in found else task
         return found
 
+    def resident_bytes(self, worker: PeerId) -> int:
+        """Return the memory of a worker's process when it was last told, or 0."""
+        report = self._known.latest.get(worker)
+        return 0 if report is None else report.resident_bytes
 
-def _added(past: ByStage, reports: Iterable[Progress]) -> ByStage:
+
+def _kept(
+    latest: dict[PeerId, Progress], members: Collection[PeerId]
+) -> dict[PeerId, Progress]:
+    return {worker: report for worker, report in latest.items() if worker in members}
+
+
+def _counted(past: ByTask, reports: Iterable[Progress]) -> ByTask:
+    """Add the counters of reports that are not the latest any more."""
     totals = dict(past)
     for report in reports:
-        for stage, *work in report.stages:
-            totals[stage] = totals.get(stage, Counters()) + Counters(*work)
-        for stage, late, ahead, _ in report.times:
-            times = Counters(late_rows=late, ahead_rows=ahead)
-            totals[stage] = totals.get(stage, Counters()) + times
+        for task in report.tasks:
+            own, done = (task.stage, task.task), task.counted()
+            totals[own] = done.after(totals[own]) if own in totals else done
     return totals
+
+
+def _not_below(report: Progress, before: Progress) -> Progress:
+    """Return a report of the same generation in which no counter has fallen."""
+    known = {(task.stage, task.task): task for task in before.tasks}
+    tasks = [
+        task.not_below(known.pop(own)) if (own := (task.stage, task.task)) in known
+        else task
+        for task in report.tasks
+    ]  # fmt: skip
+    return replace(report, tasks=(*tasks, *known.values()))

@@ -29,16 +29,17 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from millstream.errors import RemoteProtocolError, SnapshotError
+from millstream.errors import RemoteProtocolError
 from millstream.operators.failure import blame_at
 from millstream.plan.iteration import Outlet
 from millstream.protocol.barrier import FLUSH, ROUND_END, Hops, Order
 from millstream.protocol.ids import Epoch
 from millstream.runtime.chain import FAILURES, Chain, TaskFailedError
 from millstream.runtime.intake import SourceIntake
+from millstream.runtime.meters import measured
 from millstream.runtime.seals import Seals
 from millstream.runtime.splits import SplitsTold
-from millstream.runtime.task_cut import TaskCut
+from millstream.runtime.task_cut import TaskCut, captured
 from millstream.runtime.task_time import TaskTime
 from millstream.state.turns import undisturbed
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from millstream.plan.stages import Stage
     from millstream.ports import Clock
     from millstream.protocol.barrier import Barrier, RoundEnd
+    from millstream.protocol.metrics import TaskMetrics
     from millstream.protocol.rounds import RoundsSoFar
     from millstream.runtime.channels import OutputChannel
     from millstream.runtime.guard import Guard
@@ -104,6 +106,8 @@ class Task:
         self.epoch = Epoch(0)
         self.busy_ns = 0
         self.blocked_ns = 0
+        #: What its last snapshot wrote.
+        self.state_bytes = 0
         self._intake = intake
         self._chain = Chain(stage, chain, routers, intake, guard)
         self._time = TaskTime(chain, clock)
@@ -180,9 +184,13 @@ class Task:
         return None if self._had_ended else self._chain.rounds
 
     @property
-    def time_progress(self) -> tuple[int, int, int] | None:
-        """Rows too late, timestamps too far ahead, and its event time, if it has one."""
-        return self._time.progress()
+    def has_ended(self) -> bool:
+        """Whether it has done everything, and said so."""
+        return self.phase is TaskPhase.ENDED
+
+    def metrics(self, now_ns: int) -> TaskMetrics:
+        """Return what it has done so far, and how it stands."""
+        return measured(self, self._intake, self._outputs, self._time, now_ns)
 
     def announce(self, barrier: Barrier) -> None:
         """Note that an epoch is open; only sources and deciders learn of it this way."""
@@ -413,9 +421,9 @@ class Task:
                 operator.roll()
             self._seal(operator, barrier.epoch)
             if operator.state is not None:
-                captures.append(_captured(_name(operator), operator.state, barrier))
+                captures.append(captured(_name(operator), operator.state, barrier))
         for name, state in self._intake.states().items():
-            captures.append(_captured(name, state, barrier))
+            captures.append(captured(name, state, barrier))
         for channel in self._outputs:
             channel.put_mark(barrier)
         self.epoch = barrier.epoch
@@ -571,15 +579,6 @@ class Task:
 
 def _channels(routers: list[list[Router]]) -> list[OutputChannel]:
     return [c for some in routers for router in some for c in router.channels]
-
-
-def _captured(name: str, state: State, barrier: Barrier) -> tuple[str, Capture]:
-    """Capture a state, and say whose it is if that cannot be."""
-    try:
-        return name, state.capture(barrier.epoch, barrier.since)
-    except SnapshotError as error:
-        msg = f"{name!r}: {error}"
-        raise SnapshotError(msg) from error
 
 
 def _name(operator: Operator) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millstream.errors import SnapshotError
+
 if TYPE_CHECKING:
+    from millstream.protocol.barrier import Barrier
     from millstream.protocol.ids import Epoch
     from millstream.protocol.messages import Offset
     from millstream.runtime.seals import Seal
-    from millstream.state.base import Capture
+    from millstream.state.base import Capture, State
 
-__all__ = ["TaskCut"]
+__all__ = ["TaskCut", "captured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +40,12 @@ class TaskCut:
     transactions: tuple[Seal, ...]
     pause_ns: int = 0
     nodes_left: int = 0
+
+
+def captured(name: str, state: State, barrier: Barrier) -> tuple[str, Capture]:
+    """Capture a state, and say whose it is if that cannot be."""
+    try:
+        return name, state.capture(barrier.epoch, barrier.since)
+    except SnapshotError as error:
+        msg = f"{name!r}: {error}"
+        raise SnapshotError(msg) from error

@@ -89,6 +89,14 @@ class TaskTime:
                 return index, watermark
         return None
 
+    def splits(self, intake: Intake) -> dict[str, int]:
+        """Return how far event time has come in each open split, if splits are known."""
+        if not self._givers or not intake.knows_splits:
+            return {}
+        watermarks = self._givers[0][1].watermarks
+        origins = intake.open_origins(are_waiting=False)
+        return {name: watermarks[name] for name in origins if name in watermarks}
+
     def progress(self) -> tuple[int, int, int] | None:
         """Return how many rows were late and ahead, and how far event time has come."""
         late = sum(operator.late_count for operator in self._chain)

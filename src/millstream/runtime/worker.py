@@ -43,6 +43,7 @@ from millstream.protocol.packets import Packet, PacketKind, senseless
 from millstream.protocol.routing import shard_range
 from millstream.runtime.assembly import Assembly, Beginning, assemble
 from millstream.runtime.delivery import deliver
+from millstream.runtime.meters import note_stored
 from millstream.runtime.report import failure_report
 from millstream.runtime.restoring import Restoration, beginning_of
 from millstream.runtime.sealing import Sealer, SealFailed
@@ -51,6 +52,8 @@ from millstream.state.layout import NOTHING, ManifestId
 from millstream.state.plain import encode_lists
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from millstream.operators.base import Rows
     from millstream.ports import Address, Background, Clock, Network, NetworkEvent
     from millstream.runtime.deployment import Deployment
@@ -106,6 +109,7 @@ class Worker:
         pid: int,
         background: Background,
         store: SnapshotStore | None = None,
+        resident_bytes: Callable[[], int] = int,
     ) -> None:
         self.id = id
         self.phase = WorkerPhase.JOINING
@@ -118,6 +122,7 @@ class Worker:
         self._network = network
         self._clock = clock
         self._pid = pid
+        self._resident_bytes = resident_bytes
         self._generation = _NO_GENERATION
         self._made = Assembly()
         self._timers = Timers()
@@ -414,6 +419,7 @@ class Worker:
                 self._fail(error)
             else:
                 self._ends_told += isinstance(report, Ended)
+                note_stored(self._made.tasks, report)
         # A worker without tasks may still store what it was asked for before.
         is_over = 0 < self._ends_told == len(self._made.tasks)
         if reports and is_over and self.phase is WorkerPhase.RUNNING:
@@ -516,22 +522,10 @@ class Worker:
 
     def _report(self, now_ns: int) -> None:
         self._reported_ns = now_ns
-        stages = tuple(
-            (t.stage.id, t.rows_in, t.rows_out, t.busy_ns, t.blocked_until_ns(now_ns))
-            for t in self._made.tasks
-        )
-        rounds = tuple(
-            (t.stage.id, t.rounds.round, t.rounds.done, tuple(t.rounds.history))
-            for t in self._made.tasks
-            if t.rounds is not None
-        )
-        times = tuple(
-            (t.stage.id, *t.time_progress)
-            for t in self._made.tasks
-            if t.time_progress is not None
-        )
-        if stages:
-            self._tell(Progress(self.id, self._generation, stages, rounds, times))
+        tasks, generation = self._made.tasks, self._generation
+        if tasks:
+            told = tuple(task.metrics(now_ns) for task in tasks)
+            self._tell(Progress(self.id, generation, told, self._resident_bytes()))
 
     def _say(self, level: int, text: str, error: BaseException | None = None) -> None:
         words = ("worker %s of %s: %s", self.id - 1, self._deployment.job, text)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from millstream.launch.job import Job, RoundMetrics
+    from millstream.launch.job import Job
+    from millstream.protocol.metrics import RoundMetrics
 
     Numbers = ms.Stream[int]
 

@@ -37,17 +37,30 @@ from millstream.protocol.messages import (
     from_wire,
     to_wire,
 )
+from millstream.protocol.metrics import OutputMetrics, RoundMetrics, TaskMetrics
 
 BARRIER = Barrier(Epoch(7), Epoch(5), (Order.SNAPSHOT, Order.PAUSE))
 FILE = ("epochs/7/a.state", 10, "ab" * 32, ("count",))
 OFFSETS = (("read", "part-0", 12, False), ("read", "part-1", 0, True))
 TRANSACTIONS = (("write", b"pickled"),)
+FULL = TaskMetrics(
+    2,
+    0,
+    rows_in=1,
+    blocked_ns=2,
+    batches_waiting=3,
+    outputs=(OutputMetrics(3, 1, 2, 8), OutputMetrics(4, 0, 0, 0, 7, 9)),
+    has_time=True,
+    watermark=-5,
+    splits=(("part-0", -5),),
+    rounds=RoundMetrics(3, 2, (0.5, "Model")),
+)
 
 MESSAGES: list[Message] = [
     Register(1, "host", 7001, 42),
     Ready(1, 1),
     Heartbeat(0),
-    Progress(1, 1, ((0, 1, 2, 3, 4), (1, 5, 6, 7, 8))),
+    Progress(1, 1, (TaskMetrics(0, 1, rows_in=7), FULL), 4096),
     Emitted(1, 1, 5, 0, 3, b"rows"),
     Finished(1, 1),
     Failed(1, 1, "OperatorError", "text", "map", "job.py:1", "row 0", "Traceback", b""),

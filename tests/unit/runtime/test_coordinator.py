@@ -27,7 +27,7 @@ from millstream.protocol.messages import (
     Start,
     Stop,
 )
-from millstream.runtime.tally import Counters
+from millstream.protocol.metrics import TaskMetrics
 from millstream.state.plain import encode, encode_lists
 
 
@@ -202,11 +202,12 @@ def test_coordinator_keeps_the_latest_progress_and_beats() -> None:
     stand = CoordinatorHarness(1, heartbeat_ms=100)
     stand.start()
     stand.inboxes()
-    stand.say(stand.ids[0], Progress(1, 1, ((0, 1, 1, 1, 1),)))
-    stand.say(stand.ids[0], Progress(1, 1, ((0, 9, 9, 9, 9),)))
+    first, latest = TaskMetrics(0, 0, rows_in=1), TaskMetrics(0, 0, rows_in=9)
+    stand.say(stand.ids[0], Progress(1, 1, (first,)))
+    stand.say(stand.ids[0], Progress(1, 1, (latest,)))
     stand.pass_time("100ms")
 
-    assert stand.coordinator.tally.totals() == {0: Counters(9, 9, 9, 9)}
+    assert stand.coordinator.tally.tasks() == {(0, 0): latest}
     assert stand.inboxes() == [[Heartbeat(0)]]
 
 

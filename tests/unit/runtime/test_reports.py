@@ -29,11 +29,17 @@ from millstream.protocol.messages import (
     Start,
     Stop,
 )
+from millstream.protocol.metrics import OutputMetrics, RoundMetrics, TaskMetrics
 
 ROWS = pickle.dumps(["x"])
 SEALED = Sealed(1, 1, 1, 0, 0, None, (), (), 0)
 ENDED = Ended(1, 1, 0, 0, 0, (), ())
 FILE = ("epochs/00000001/run-1-0-0-1.state", 3, "0" * 64, ())
+
+
+def told(stage: int = 0, task: int = 0, **measured: Any) -> Progress:
+    """Return what a worker tells of one task."""
+    return Progress(1, 1, (TaskMetrics(stage, task, **measured),))
 
 
 def running(**how: Any) -> CoordinatorHarness:
@@ -55,10 +61,18 @@ def running(**how: Any) -> CoordinatorHarness:
         (Ready(1, 2), "generation 2 has not begun, 1 is the last"),
         (Ready(1, 1, -1), "it has restored less than nothing"),
         (Progress(1, -1, ()), "generation -1 has not begun"),
-        (Progress(1, 1, ((9, 0, 0, 0, 0),)), r"there are no stages \{9\}"),
-        (Progress(1, 1, ((0, 0, -3, 0, 0),)), "it has counted -3"),
-        (Progress(1, 1, (), ((0, 1, -1, ()),)), "it has counted -1"),
-        (Progress(1, 1, (), (), ((0, 0, 0, 2**63),)), "is no event time"),
+        (told(stage=9), r"there are no tasks \{\(9, 0\)\}"),
+        (told(task=7), r"there are no tasks \{\(0, 7\)\}"),
+        (Progress(1, 1, (TaskMetrics(0, 0),) * 2), "it tells of tasks"),
+        (Progress(1, 1, (), -1), "it has -1 bytes"),
+        (told(rows_out=-3), "it has counted -3"),
+        (told(batches_waiting=-3), "it has counted -3"),
+        (told(state_entries=-3), "it has counted -3"),
+        (told(rounds=RoundMetrics(1, -1, ())), "it has counted -1"),
+        (told(outputs=(OutputMetrics(0, bytes_used=-5),)), "it has counted -5"),
+        (told(outputs=(OutputMetrics(8),)), r"there are no stages \{8\}"),
+        (told(watermark=2**63), "is no event time"),
+        (told(splits=(("a", -(2**63) - 1),)), "is no event time"),
         (Emitted(1, 1, 99, 0, 0, ROWS), "there is no sink 99"),
         (replace(SEALED, stage=9), "there is no task 9.0"),
         (replace(SEALED, task=-1), "there is no task 0.-1"),
