@@ -11,13 +11,13 @@ counts as a message only if every field has its declared type.
 from __future__ import annotations
 
 import reprlib
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from millstream.errors import RemoteProtocolError
 from millstream.protocol.barrier import barrier_from_wire
 from millstream.protocol.metrics import TaskMetrics  # noqa: TC001 - hints are read
-from millstream.protocol.shapes import checker, maker
+from millstream.protocol.shapes import checker, maker, unmaker
 
 __all__ = [
     "FROM_COORDINATOR",
@@ -337,6 +337,7 @@ _FORMS = {
     ]
     for kind in KINDS
 }
+_PLAIN = {kind: unmaker(kind) for kind in KINDS}
 
 FROM_COORDINATOR: frozenset[type[object]] = frozenset(
     {
@@ -361,7 +362,8 @@ FROM_WORKERS: frozenset[type[object]] = frozenset(KINDS) - FROM_COORDINATOR | {
 
 def to_wire(message: Message) -> tuple[Any, ...]:
     """Return the message as a tuple of plain values, its kind first."""
-    return (_TAGS[type(message)], *astuple(message))
+    kind = type(message)
+    return (_TAGS[kind], *_PLAIN[kind](message))
 
 
 def from_wire(

@@ -1,6 +1,6 @@
 """Whether a value that came over the network has the type that its field is declared with.
 
-`checker` and `maker` turn an annotation into a function once; nothing is looked up again
+`checker`, `maker` and `unmaker` turn an annotation into a function once; nothing is looked up again
 per value.  They know what control messages are made of - numbers, text, bytes, fixed and
 open tuples, dataclasses of these in the order of their fields, and choices - and no other
 types.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["checker", "maker"]
+__all__ = ["checker", "maker", "unmaker"]
 
 _EXACT = (bool, bytes, float, int, str, NoneType)
 
@@ -58,22 +58,49 @@ def maker(annotation: Any) -> Callable[[Any], Any]:
     >>> maker(tuple[int, ...])((1, 2))
     (1, 2)
     """
+
+    def of_fields(kind: Any, makes: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+        return lambda value: kind(*[m(v) for m, v in zip(makes, value, strict=True)])
+
+    return _through(annotation, of_fields)
+
+
+def unmaker(annotation: Any) -> Callable[[Any], Any]:
+    """Return a function that makes plain values again of what `maker` makes.
+
+    Examples
+    --------
+    >>> unmaker(tuple[int, ...] | None)((1, 2))
+    (1, 2)
+    """
+
+    def of_fields(kind: Any, plain: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+        steps = list(zip(get_type_hints(kind), plain, strict=True))
+        return lambda value: tuple([p(getattr(value, name)) for name, p in steps])
+
+    return _through(annotation, of_fields)
+
+
+def _through(
+    annotation: Any,
+    of_fields: Callable[[Any, list[Callable[[Any], Any]]], Callable[[Any], Any]],
+) -> Callable[[Any], Any]:
+    """Return what is done to a value, given what is done to the fields of dataclasses."""
     if not _has_dataclass(annotation):
         return _as_it_is
+    if is_dataclass(annotation):
+        forms = get_type_hints(annotation).values()
+        return of_fields(annotation, [_through(form, of_fields) for form in forms])
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
         (kind,) = [part for part in parts if part is not NoneType]
-        make_one = maker(kind)
-        return lambda value: None if value is None else make_one(value)
-    if origin is tuple and parts[-1] is ...:
-        make_one = maker(parts[0])
-        return lambda value: tuple(map(make_one, value))
-    if not is_dataclass(annotation):
+        one = _through(kind, of_fields)
+        return lambda value: None if value is None else one(value)
+    if origin is not tuple or parts[-1] is not ...:
         msg = f"a message cannot have a dataclass inside of {annotation}"
         raise TypeError(msg)
-    makes = [maker(form) for form in get_type_hints(annotation).values()]
-    made: Any = annotation
-    return lambda value: made(*(m(v) for m, v in zip(makes, value, strict=True)))
+    each = _through(parts[0], of_fields)
+    return lambda value: tuple(map(each, value))
 
 
 def _has_dataclass(annotation: Any) -> bool:
