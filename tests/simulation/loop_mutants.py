@@ -123,7 +123,8 @@ def last_words_come_when_the_loop_is_over(patch: Patch) -> None:
         is_over: bool = False,
     ) -> list[Any]:
         words = look.asks_flush
-        look = replace(look, asks_flush=False)
+        # Quiet probes without the question would be found before any row is missed.
+        look = replace(look, quiet=0 if words else look.quiet, asks_flush=False)
         made: list[Any] = original(self, look, is_over=is_over or words)
         return made
 
