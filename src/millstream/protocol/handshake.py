@@ -166,6 +166,12 @@ class _Inbox:
         whole = self._partial if len(self._partial) == self._size else None
         return self._partial, whole, data[missing:]
 
+    def validate(self, due: int, *, is_over: bool) -> None:
+        """Assert that a message of this size is waited for, and has not come whole."""
+        size, length = self._size, len(self._partial)
+        assert size == due, f"{size} bytes are waited for, and {due} are due"
+        assert length < size or is_over, f"{length} of {size} bytes have come"
+
     def expect(self, size: int) -> None:
         self._size, self._partial = size, b""
 
@@ -210,6 +216,11 @@ class ServerHandshake:
         self._inbox = _Inbox(HELLO_BYTES)
         self._hello: bytes | None = None
         self._over = False
+
+    def validate(self) -> None:
+        """Assert that it waits for what is due next; called by every test."""
+        due = HELLO_BYTES if self._hello is None else PROOF_BYTES
+        self._inbox.validate(due, is_over=self._over)
 
     @property
     def is_greeted(self) -> bool:
@@ -310,6 +321,11 @@ class ClientHandshake:
         self._inbox = _Inbox(NONCE_BYTES)
         self._server_nonce: bytes | None = None
         self._over = False
+
+    def validate(self) -> None:
+        """Assert that it waits for what is due next; called by every test."""
+        due = NONCE_BYTES if self._server_nonce is None else PROOF_BYTES
+        self._inbox.validate(due, is_over=self._over)
 
     @property
     def is_greeted(self) -> bool:

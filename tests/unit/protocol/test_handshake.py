@@ -29,13 +29,31 @@ SERVER, CLIENT = PeerId(7), PeerId(9)
 TRANSCRIPT_BYTES = HELLO_BYTES + NONCE_BYTES + 2 * PROOF_BYTES
 
 
+class Server(ServerHandshake):
+    """Asked after all that it receives whether that can be."""
+
+    def receive(self, data: bytes) -> list[Outcome]:
+        outcomes = super().receive(data)
+        self.validate()
+        return outcomes
+
+
+class Client(ClientHandshake):
+    """As `Server`."""
+
+    def receive(self, data: bytes) -> list[Outcome]:
+        outcomes = super().receive(data)
+        self.validate()
+        return outcomes
+
+
 def a_server(
     key: bytes = KEY,
     job: bytes = JOB,
     own_id: PeerId = SERVER,
     nonce: bytes = b"s" * NONCE_BYTES,
 ) -> ServerHandshake:
-    return ServerHandshake(key, job, own_id, nonce)
+    return Server(key, job, own_id, nonce)
 
 
 def a_client(
@@ -45,7 +63,7 @@ def a_client(
     nonce: bytes = b"c" * NONCE_BYTES,
     role: Role = Role.DATA,
 ) -> ClientHandshake:
-    return ClientHandshake(key, job, own_id, nonce, peer=SERVER, role=role)
+    return Client(key, job, own_id, nonce, peer=SERVER, role=role)
 
 
 def sent(outcomes: list[Outcome]) -> bytes:
