@@ -145,7 +145,7 @@ def test_side_from_outside_a_loop_stays_for_all_rounds(workers: int) -> None:
 
 
 def test_join_in_time_refuses_a_side_from_outside_a_loop() -> None:
-    """Its rows would be gone with the time of the first round."""
+    """Its rows would be dropped after the first round."""
     flow = ms.Flow("walks")
     edges = flow.from_frame(pl.DataFrame({"a": [0]})).event_time("a")
     places = flow.from_frame(pl.DataFrame({"a": [0]}))

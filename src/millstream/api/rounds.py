@@ -181,8 +181,8 @@ def checked_ends(
     """Return how many rounds there may be; refuse an iteration that never ends."""
     if until is None and max_rounds is None:
         msg = (
-            f"`{verb}` at {user_location()} would go on for ever; say how many rounds "
-            "there are with max_rounds=, or when to stop with until="
+            f"`{verb}` at {user_location()} would never terminate; pass max_rounds= "
+            "or until="
         )
         raise UsageError(msg)
     optional_function(verb, "until", until, given)

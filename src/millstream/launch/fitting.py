@@ -125,8 +125,8 @@ def check_fit(
         raise SnapshotError(msg)
     if manifest.key_hash_version != KEY_HASH_VERSION:
         msg = (
-            f"the snapshot lies by version {manifest.key_hash_version} of the key hash, "
-            f"this Millstream has version {KEY_HASH_VERSION}; resume with the version "
+            f"the snapshot was partitioned with key hash version "
+            f"{manifest.key_hash_version}, this Millstream has version {KEY_HASH_VERSION}; resume with the version "
             "that wrote it"
         )
         raise SnapshotError(msg)

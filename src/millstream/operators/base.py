@@ -98,9 +98,10 @@ class Operator:
         return ()
 
     def reset_after_flush(self) -> None:
-        """Forget what `finish` was about: in a free loop rows may come round after it.
+        """Reset the state after a `finish` that was not final.
 
-        It will be called again, and must not say anything twice.
+        In a free loop, rows may arrive again and `finish` will be called again; it must
+        not emit anything twice.
         """
 
     def restart(self, ended: frozenset[int]) -> None:

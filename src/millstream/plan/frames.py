@@ -62,8 +62,7 @@ class MapFrames(Spec):
     Attributes
     ----------
     needs
-        Which columns it looks at: all, the same that are needed of its output, or none
-        that its input has by right.
+        Which columns it looks at: all, those that its consumers need, or none.
     schema
         Of the result, where the function may return another one by mistake.
     """

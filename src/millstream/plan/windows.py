@@ -69,7 +69,7 @@ class CountWindows:
     drops_incomplete: bool
 
     def __str__(self) -> str:
-        """Return how it is made, for people."""
+        """Return how it is made, as messages show it."""
         slide = f", {self.slide}" if self.slide != self.size else ""
         return f"count({self.size}{slide}{'' if self.drops_incomplete else ', exact=False'})"
 
@@ -84,7 +84,7 @@ class TimeWindows:
     time: Time
 
     def __str__(self) -> str:
-        """Return how it is made, for people."""
+        """Return how it is made, as messages show it."""
         if self.slide_ms == self.size_ms:
             return f"tumbling({_span(self.size_ms)}{_clock(self.time)})"
         spans = f"{_span(self.size_ms)}, {_span(self.slide_ms)}"
@@ -99,7 +99,7 @@ class SessionWindows:
     time: Time
 
     def __str__(self) -> str:
-        """Return how it is made, for people."""
+        """Return how it is made, as messages show it."""
         return f"session({_span(self.gap_ms)}{_clock(self.time)})"
 
 
@@ -117,7 +117,7 @@ class GlobalWindow:
     time: Time | None
 
     def __str__(self) -> str:
-        """Return how it is made, for people."""
+        """Return how it is made, as messages show it."""
         return f"global_window({type(self.trigger).__name__})"
 
 

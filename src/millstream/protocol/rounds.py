@@ -451,7 +451,7 @@ class Decider(LoopDecider):
 
 @dataclass(slots=True)
 class RoundsSoFar:
-    """How far an iteration has come, for people.
+    """How far an iteration has come, for diagnostics only.
 
     Attributes
     ----------

@@ -252,7 +252,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """The epoch will not complete; for people."""
+    """The epoch will not complete; for the log only."""
 
     epoch: Epoch
     reason: str

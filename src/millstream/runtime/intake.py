@@ -67,9 +67,9 @@ class ChannelIntake:
     is_mark_due = False
     #: Whether the operators of a free loop flush for the last time before that.
     is_flush_due = False
-    #: How often what is taken next has gone round a free loop, if that must be said first.
+    #: Hop count of the next batch, if it differs from the last one sent.
     hops_due: int | None = None
-    #: Whether the task stands still but for what must come round a loop before its pause.
+    #: True while paused, except for draining this loop's in-flight batches.
     is_holding = False
 
     def __init__(

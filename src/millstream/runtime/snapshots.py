@@ -126,7 +126,7 @@ class SnapshotCoordinator:
     story
         Where decisions are told.
     wall_ms
-        Returns the time of day, for people.
+        Returns the time of day, for diagnostics only.
     """
 
     def __init__(
@@ -507,7 +507,7 @@ class Savepoint:
     finish
         Called with the error, or None, when the copy is there or never will be.
     path
-        Where the copy is wanted, for people; empty if it is wanted nowhere.
+        Where the copy is wanted, for messages; empty if it is wanted nowhere.
     does_stop, does_drain
         Whether the job is to end with it: with the next epoch, or with its input.
     """

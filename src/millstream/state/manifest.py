@@ -122,7 +122,7 @@ class Manifest:
     operators
         Names of the operators that have state, also of those whose state is empty.
     created
-        When it was made, in words for people; nothing depends on it.
+        When it was made, for diagnostics only.
     flow
         Name of the flow whose state it is.
     sources

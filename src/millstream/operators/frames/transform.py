@@ -63,7 +63,7 @@ class FrameMapOperator(Operator):
         if result.height != rows.height:
             msg = (
                 f"the function of map_batches returned {result.height} rows for "
-                f"{rows.height}, and rows with event time keep it one by one; use "
+                f"{rows.height}, but a frame with event time needs one output row for each input row; use "
                 ".filter(...) or .explode(...), or call .event_time(...) behind it"
             )
             raise TypeError(msg)

@@ -128,8 +128,8 @@ class TimedJoinOperator(KeyedOperator, ABC):
         if ended:
             msg = (
                 f"one side of {self.nodes[-1].user_name!r} comes from outside the loop, "
-                "so that its rows are gone with the time of the first round; let both "
-                "sides be made in the round, or use join without time"
+                "and its rows are dropped after the first round; compute both "
+                "inputs inside the loop body, or use join without time"
             )
             raise RuntimeError(msg)
         super().restart(ended)

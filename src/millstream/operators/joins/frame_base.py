@@ -217,7 +217,7 @@ class FrameStreamJoinOperator(Operator, ABC):
         if ended:
             msg = (
                 f"one side of {self.nodes[-1].user_name!r} comes from outside the loop, "
-                "so that its rows are gone with the time of the first round; let both "
+                "and its rows are dropped after the first round; compute both "
                 "sides be made in the round, or use keyed_join"
             )
             raise RuntimeError(msg)

@@ -2,8 +2,8 @@
 
 A right row suits a left one if it is between `lower` and `upper` later.  A row waits for
 partners until the watermark has come so far that none can come on time; a row that comes
-out alone has that time.  Where that is asked for, rows stay after that as witnesses: as
-long as there may be rows which only they tell not to be alone.
+out alone has that time.  An outer join keeps matched rows
+after that, until no unmatched row of the other side can still depend on them.
 
 A join without time is one in which the clock gives rows their time, and rows may be less
 than the time-to-live apart; or, without one, as far apart as they like.

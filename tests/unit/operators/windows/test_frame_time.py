@@ -171,7 +171,7 @@ def test_map_batches_must_keep_the_number_of_rows() -> None:
     """Which of fewer rows has which time, nobody could say."""
     flow = ms.Flow("fewer")
     timed(flow).map_batches(lambda batch: batch.head(1)).collect()
-    with pytest.raises(ms.OperatorError, match="keep it one by one"):
+    with pytest.raises(ms.OperatorError, match="one output row for each input row"):
         flow.run(on="local")
 
 
