@@ -228,7 +228,7 @@ def _instead(node: Node, port: int) -> str:
     if isinstance(spec, JoinWindow | JoinInterval | JoinAsof):
         return (
             "time begins anew with every round, so that its rows would be gone after the "
-            "first; let both sides be made in the round, or join without time"
+            "first; compute both inputs inside the loop body, or join without time"
         )
     if isinstance(spec, Join | JoinTable | JoinFrames) and port == LEFT:
         return (

@@ -218,7 +218,7 @@ class FrameStreamJoinOperator(Operator, ABC):
             msg = (
                 f"one side of {self.nodes[-1].user_name!r} comes from outside the loop, "
                 "and its rows are dropped after the first round; compute both "
-                "sides be made in the round, or use keyed_join"
+                "inputs inside the loop body, or use keyed_join"
             )
             raise RuntimeError(msg)
         self._clear()
