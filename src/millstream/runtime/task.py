@@ -5,9 +5,10 @@ work and returns; a task whose output is blocked does nothing.
 
 Its life::
 
-    RUNNING --input over, or nobody reads on--> FINISHING --all rows routed--> DRAINING
-       ^                                            |          --all rows sent--> ENDED
-       +-- in an iteration, at the end of a round --+
+    RUNNING --input over--> FINISHING --all rows routed--> DRAINING --all sent--> ENDED
+     ^   |                     |                               ^
+     |   +-- nobody reads on --|-------------------------------+
+     +-- end of a round -------+
 
 Where event time has gone on, by a watermark of the intake or by an operator that gives
 time, the operators behind learn of it front to back, and what follows is worked off before

@@ -1,6 +1,6 @@
 """What must hold in every simulated run, whatever goes wrong.
 
-While it runs: the elements of a channel are ``(BATCH | BARRIER)* END`` with sequence
+While it runs: the elements of a channel are ``(BATCH | MARK)* END`` with sequence
 numbers from 0 on, at both ends (`ChannelChecker`); no channel holds more than its window
 and one batch (`BufferChecker`, and `ChannelChecker` between workers); every core holds what it promises
 (`CoreChecker`).  At its end (`judge`):
