@@ -135,6 +135,8 @@ def _positive(rows: int) -> int:
     return rows
 
 
+_LEAST = {"packet_bytes_max": 1000}
+"""Less than that leaves no room for what the members of a job tell each other."""
 _MODES = ("asynchronous", "synchronous")
 
 
@@ -170,7 +172,7 @@ class Config:
     worker_buffer_bytes: int = 64 * 1024 * 1024
     #: Most bytes of encoded batches in flight on one channel.
     channel_credit_bytes: int = 1024 * 1024
-    #: Longest frame a peer may announce; checked before memory is allocated.
+    #: Longest packet a peer may announce; checked before memory is allocated.
     packet_bytes_max: int = 64 * 1024 * 1024
     #: Bytes of results that may wait on the way to the driver, per worker.
     result_backlog_bytes: int = 8 * 1024 * 1024
@@ -272,10 +274,14 @@ def _parsed(name: str, kind: str, value: object) -> object:
     try:
         parsed = number(str(value).replace("_", ""))
     except ValueError:
-        msg = f"setting {name!r} takes a number, got {value!r}"
+        what = "a number" if kind == "float" else "a whole number"
+        msg = f"setting {name!r} takes {what}, got {value!r}"
         raise UsageError(msg) from None
     if parsed <= 0:
         msg = f"setting {name!r} must be greater than 0, got {value!r}"
+        raise UsageError(msg)
+    if parsed < _LEAST.get(name, 0):
+        msg = f"setting {name!r} must be at least {_LEAST[name]}, got {value!r}"
         raise UsageError(msg)
     return parsed
 

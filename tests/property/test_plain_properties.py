@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from copy import deepcopy
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
+from functools import wraps
 from pathlib import Path
 from pickletools import genops
 from typing import Any
@@ -17,13 +19,14 @@ from zoneinfo import ZoneInfo
 
 import msgpack
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.connectors.base import Split
 from millstream.connectors.text import TextSource
-from millstream.errors import UsageError
+from millstream.errors import OperatorError, UsageError
 from millstream.plan.aggregate import MISSING
 from millstream.plan.time import LateRow, LateTimestamp
 from millstream.plan.windows import Window
@@ -122,7 +125,10 @@ PLAIN_ODD = [
     np.array([[1, 2], [3, 4]], "<i4"),
     np.array([[1.0, 2.0], [3.0, 4.0]], order="F"),
     np.array(["a", "bc"]),
+    np.str_(""),
+    np.bytes_(b""),
     UsageError("what to do"),
+    OperatorError("raised", operator="map"),
 ]
 OBJECT_ODD = [
     Color.RED,
@@ -133,6 +139,7 @@ OBJECT_ODD = [
     msgpack.ExtType(1, b"\x90"),
     msgpack.Timestamp(1),
     np.array([None]),
+    np.array([[1, 2], [3, 4]]).view(np.matrix),
     ValueError("x"),
 ]
 ODD = st.sampled_from([*PLAIN_ODD, *OBJECT_ODD])
@@ -226,6 +233,27 @@ def test_object_that_lies_in_a_value_twice_stays_one() -> None:
     shared: list[int] = [1]
     first, second = decode(encode((shared, shared)))
     assert first is second
+
+
+def test_function_that_calls_itself_like_a_builtin_is_none() -> None:
+    """`functools.wraps` gives it the name; pickle refuses it, as it could not be found."""
+    imposter = wraps(list)(lambda: [0])
+    with pytest.raises(pickle.PicklingError, match="not the same object"):
+        encode(defaultdict(imposter))
+
+
+def test_frame_with_objects_is_refused() -> None:
+    """What Arrow has of them are addresses of this process."""
+    frame = pl.DataFrame({"o": pl.Series([{1, 2}], dtype=pl.Object)})
+    with pytest.raises(pl.exceptions.ComputeError, match="Object"):
+        encode(frame)
+
+
+def test_tuple_that_many_values_share_is_stored_once() -> None:
+    """As a default that ten thousand keys have."""
+    shared = ((1,) * 32,) * 32
+    assert len(encode([shared] * 10_000)) < 100_000
+    assert decode(encode([shared] * 100)) == [shared] * 100
 
 
 def test_value_that_holds_itself_is_stored() -> None:

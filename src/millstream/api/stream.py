@@ -575,11 +575,11 @@ class Stream(
                 refuse_foreign("Stream", verb)
                 msg = f"a Stream has no verb {verb!r}"
                 raise AttributeError(msg)
-            advice = (
-                "leave it out, as functions get its rows as they are"
-                if verb in {"unkey", "drop_key"}
-                else "call .key_by(...) or .group_by(...) first"
-            )
+            advice = "call .key_by(...) first"
+            if verb in {"unkey", "drop_key"}:
+                advice = "leave it out, as functions get its rows as they are"
+            elif hasattr(GroupedStream, verb):
+                advice = "call .key_by(...) or .group_by(...) first"
             msg = (
                 f"`{verb}` at {user_location()} needs a keyed stream, got a Stream from "
                 f"`{self._node.verb}` at {self._node.location}; {advice}"

@@ -185,14 +185,17 @@ def check_readable(transactions: tuple[Transaction, ...]) -> None:
     """Raise `SnapshotError` if the driver cannot read what a sink sealed.
 
     A manifest that relies on it could never be committed, in this run or a later one.  What
-    has no objects of the user's classes was read when the worker reported it.
+    has no objects of the user's classes was read when the worker reported it.  Objects may
+    raise any `BaseException`.
     """
     for sink, task, payload in transactions:
         if form_of(payload) != OBJECTS:
             continue
         try:
             decode(payload)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             msg = (
                 f"what task {task} of {sink!r} sealed cannot be read where the job was "
                 f"started ({type(error).__name__}: {error}); let `seal` return plain "

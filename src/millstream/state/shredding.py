@@ -56,7 +56,7 @@ _WIDTH_MAX = 32
 """How many columns a tuple or a dict may need for itself."""
 _COLUMNS_MAX = 10_000
 _KINDS_MAX = 256
-_TUPLES_MANY = 10_000
+_TUPLES_MANY = 64
 """Among so many it is asked whether most are the same ones, met over and over."""
 _PROTOCOL = 4
 

@@ -49,7 +49,10 @@ def stored_number(dtype: str, data: bytes) -> Any:
     """Return the number; its type is that of NumPy."""
     import numpy as np  # noqa: PLC0415 - see above
 
-    return np.frombuffer(data, _plain(np.dtype(dtype)), 1)[0]
+    kind = _plain(np.dtype(dtype))
+    if not kind.itemsize:  # an empty text
+        return kind.type()
+    return np.frombuffer(data, kind, 1)[0]
 
 
 def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:

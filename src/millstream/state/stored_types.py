@@ -133,6 +133,7 @@ NAMED = {
     **_ERRORS,
     "array": "millstream.state.stored_arrays:stored_array",
     "frame": "millstream.state.batches:frame_from_arrow",
+    "made error": "millstream.errors:_rebuild",
     "number": "millstream.state.stored_arrays:stored_number",
     "zone": "zoneinfo:ZoneInfo",
 }
@@ -220,7 +221,7 @@ def _reduced_global(value: Any) -> Any:
     if value is stored_object:
         return NotImplemented
     module, name = value.__module__ or "", name_of(value)
-    if name is not None:
+    if name is not None and stored_object(name) is value:
         return stored_object, (name,)
     if module.partition(".")[0] == OWN:
         msg = f"{module}.{value.__qualname__} of Millstream is not for storing"
@@ -232,7 +233,9 @@ def _reduced_record(kind: type, fields: Reducer, value: Any) -> Reduced:
     return kind, fields(value)
 
 
-def _reduced_frame(frame: Any) -> Reduced:
+def _reduced_frame(frame: Any) -> Any:
+    if any(kind.is_object() for kind in frame.dtypes):
+        return NotImplemented  # its bytes would be addresses
     return stored_object("frame"), (arrow_bytes(frame),)
 
 
@@ -246,7 +249,11 @@ def _reduced_uuid(uuid: UUID) -> Any:
 
 
 def _is_number(kind: type) -> bool:
-    return kind.__module__ == "numpy" and hasattr(kind, "dtype")
+    """Whether it is a scalar of NumPy, which may not be there; a record can change."""
+    of_numpy = [k.__name__ for k in kind.__mro__ if k.__module__ == "numpy"]
+    return (
+        kind.__module__ == "numpy" and "generic" in of_numpy and "void" not in of_numpy
+    )
 
 
 _SINGLE_TYPES = {
