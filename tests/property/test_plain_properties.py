@@ -237,7 +237,7 @@ def test_object_that_lies_in_a_value_twice_stays_one() -> None:
 
 def test_function_that_calls_itself_like_a_builtin_is_none() -> None:
     """`functools.wraps` gives it the name; pickle refuses it, as it could not be found."""
-    imposter = wraps(list)(lambda: [0])
+    imposter: Any = wraps(list)(lambda: [0])
     with pytest.raises(pickle.PicklingError, match="not the same object"):
         encode(defaultdict(imposter))
 
