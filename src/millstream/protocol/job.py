@@ -32,8 +32,8 @@ runs is a spare: a pause is asked for (`RequestPause`), and at its epoch (`Pause
 tasks are placed anew.
 
 What keeps failing ends the job: the same failure of a worker or its functions more than
-`restarts_max` times, or more than `LOSSES_MAX` losses and broken links, without a complete
-epoch between.
+`restarts_max` times, or more than `LOSSES_MAX` losses and broken links, without a calm time
+between (see `millstream.protocol.restarts`).
 Before the first generation there is nothing to go back to: a worker that is lost then, or
 dies before it has registered, is replaced in its place, `restarts_max` times.
 
@@ -134,7 +134,7 @@ class JobCore:
         Where to begin.
     restarts_max
         How often a job with snapshots goes back for the same failure of a user
-        function without getting on; None for a job without snapshots.
+        function before it ends; None for a job without snapshots.
     is_complete
         Whether there is nothing to do: the job is over when it begins.
     now_ns, launch_ns, lease_ns, grace_ns
@@ -255,9 +255,9 @@ class JobCore:
                 return self._handle_pause(snapshot)
             case StopReached(epoch):
                 return self._stop(Outcome(OutcomeKind.STOPPED, "", f"epoch {epoch}"))
-            case EpochCompleted():
+            case EpochCompleted(has_moved):
                 if self._restarts is not None:
-                    self._restarts.get_on()
+                    self._restarts.complete_epoch(self._now_ns, has_moved=has_moved)
                 return []
             case TimePassed(now_ns):
                 return self._handle_time(now_ns)
@@ -368,12 +368,11 @@ class JobCore:
             return self._fail(report.kind, report.text, report)
         if is_late or self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
             return []
-        if self._restarts.count_failure(report):
+        count = self._restarts.count_failure(report, self._now_ns)
+        most = self._restarts.restarts_max
+        if count > most:
             return self._fail(report.kind, report.text, report)
-        count = (
-            f"{self._restarts.same_failures} of at most {self._restarts.restarts_max}"
-        )
-        text = f"{report.kind}, {count} in a row: {report.text}"
+        text = f"{report.kind}, {count} of at most {most} in a row: {report.text}"
         self._tell(text, Severity.WARNING)
         # Only what is being restored can turn out to be damaged.
         is_damaged = report.kind == DAMAGE and self.phase is Phase.CONNECTING
@@ -417,7 +416,9 @@ class JobCore:
         assert self._restarts is not None, f"worker {worker} cannot be replaced"
         self._suspected.pop(worker, None)
         lost, replacement = self._lost(worker, reason), PeerId(max(self._expected) + 1)
-        if self.placement and (verdict := self._restarts.count_loss(what=lost)):
+        if self.placement and (
+            verdict := self._restarts.count_loss(self._now_ns, what=lost)
+        ):
             return self._fail("WorkerLostError", verdict)
         if not self.placement and (
             verdict := self._restarts.count_start(worker, replacement, reason)
@@ -517,7 +518,7 @@ class JobCore:
             return self._replace(worker, text)
         assert self._restarts is not None
         if self.phase is Phase.RUNNING and (
-            verdict := self._restarts.count_loss(what=text)
+            verdict := self._restarts.count_loss(self._now_ns, what=text)
         ):
             return self._fail("TransportError", verdict)
         return self._interrupt(text)

@@ -183,7 +183,9 @@ class StopReached:
 
 @dataclass(frozen=True, slots=True)
 class EpochCompleted:
-    """A snapshot is complete: the job gets on."""
+    """A snapshot is complete; `has_moved` if sources have read on, or have nothing left."""
+
+    has_moved: bool
 
 
 @dataclass(frozen=True, slots=True)

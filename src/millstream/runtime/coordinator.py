@@ -399,8 +399,8 @@ class Coordinator:
         match command:
             case snapshot_events.Inject(barrier):
                 self._send_all(OpenEpoch(generation, barrier.to_wire()))
-            case snapshot_events.Announce(epoch):
-                self._decide(EpochCompleted())
+            case snapshot_events.Announce(epoch, has_moved):
+                self._decide(EpochCompleted(has_moved))
                 if self._core.phase in {Phase.RUNNING, Phase.COMMITTING}:
                     # Otherwise its tasks are gone, and the next ones not there yet.
                     self._send_all(CompleteEpoch(generation, epoch))

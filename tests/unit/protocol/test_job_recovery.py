@@ -38,7 +38,7 @@ from millstream.protocol.job_events import (
     WorkerReady,
 )
 from millstream.protocol.messages import Deploy, Start, Stop
-from millstream.protocol.restarts import LOSSES_MAX
+from millstream.protocol.restarts import CALM_EPOCHS, CALM_NS, LOSSES_MAX
 
 # The arrows of recovery.
 
@@ -220,15 +220,50 @@ def test_failure_of_a_user_function_goes_back_as_often_as_it_may() -> None:
     )
 
 
-def test_complete_epoch_forgives_failures() -> None:
+def test_epochs_with_progress_make_a_job_forget_failures() -> None:
     """A job that gets on may go back as often as it must."""
     driver = keeping(restarts_max=1)
     for generation in (1, 2, 3):
         failure = replace(REPORT, generation=generation)
         assert driver.tell(WorkerFailed(ONE, failure)) == [Interrupt("map raised")]
-        driver.tell(
-            Settled(LATER), WorkerReady(ONE), WorkerReady(TWO), EpochCompleted()
-        )
+        driver.tell(Settled(LATER), WorkerReady(ONE), WorkerReady(TWO))
+        driver.tell(*[EpochCompleted(has_moved=True)] * CALM_EPOCHS)
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        [EpochCompleted(has_moved=True)] * (CALM_EPOCHS - 1),
+        [EpochCompleted(has_moved=False)] * 100,
+    ],
+    ids=["too few", "without progress"],
+)
+def test_epochs_in_front_of_a_record_that_always_fails_forget_nothing(
+    epochs: list[EpochCompleted],
+) -> None:
+    """Snapshots may well complete before it comes again; it is not passed by that."""
+    driver = keeping(restarts_max=1)
+    for generation in (1, 2):
+        assert driver.core.outcome is None
+        failure = replace(REPORT, generation=generation)
+        driver.tell(WorkerFailed(ONE, failure))
+        driver.tell(Settled(LATER), WorkerReady(ONE), WorkerReady(TWO), *epochs)
+
+    assert driver.outcome.error == "OperatorError"
+
+
+def test_calm_time_makes_an_idle_job_forget_failures() -> None:
+    """Sources that have nothing to read make no progress, for days perhaps."""
+    driver = keeping(restarts_max=1)
+    for generation in (1, 2, 3):
+        began_s = (generation - 1) * CALM_NS / SECOND_NS
+        driver.core.handle(WorkerHeard(ONE, int(began_s) * SECOND_NS))
+        driver.core.handle(WorkerHeard(TWO, int(began_s) * SECOND_NS))
+        driver.at(began_s)
+        driver.tell(EpochCompleted(has_moved=False))
+        failure = replace(REPORT, generation=generation)
+        assert driver.tell(WorkerFailed(ONE, failure)) == [Interrupt("map raised")]
+        driver.tell(Settled(LATER), WorkerReady(ONE), WorkerReady(TWO))
 
 
 def test_failure_that_a_recovery_would_repeat_ends_the_job() -> None:
@@ -335,8 +370,8 @@ def test_links_that_keep_breaking_end_the_job() -> None:
 
     assert driver.outcome.error == "TransportError"
     assert driver.outcome.reason == (
-        "the connection from worker 0 to worker 1 broke: it sent BATCH, the last of 20 in "
-        "a row without a snapshot between"
+        "the connection from worker 0 to worker 1 broke: it sent BATCH, after 20 others "
+        "without 5 snapshots in a row between"
     )
 
 
