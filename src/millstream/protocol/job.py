@@ -60,11 +60,10 @@ from typing import TYPE_CHECKING, assert_never
 
 from millstream.protocol.ids import PeerId
 from millstream.protocol.job_events import (
+    BeginGeneration,
     CancelRequested,
     Command,
-    CommitOutput,
     Committed,
-    EndJob,
     EpochCompleted,
     Event,
     GivenUp,
@@ -322,7 +321,8 @@ class JobCore:
         restored = restored_words([member.restored for member in deployed])
         self._tell(f"generation {self.generation} runs{restored}")
         started = self._to_members(Start(self.generation))
-        return [*started, RequestPause()] if self.is_uneven else started
+        pauses = [RequestPause()] if self.is_uneven else []
+        return [*started, BeginGeneration(self.generation), *pauses]
 
     def _is_deployed(self, worker: PeerId) -> bool:
         """Whether the worker has tasks; a spare has none and is waited for by nobody."""
@@ -353,7 +353,7 @@ class JobCore:
         self._tell("all tasks have ended")
         self._losses.clear()
         self._suspected.clear()
-        return [CommitOutput()]
+        return []
 
     def _handle_committed(self) -> list[Command]:
         if self.phase not in {Phase.COMMITTING, Phase.RUNNING}:
@@ -579,7 +579,7 @@ class JobCore:
                 f"not all workers left within {self._grace_ns / 1e9:g} s; they are ended",
                 Severity.WARNING,
             )
-        return [EndJob(self.outcome)]
+        return []
 
     def _to_members(self, message: Message) -> list[Command]:
         return [SendMessage(worker, message) for worker in self.members]

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from millstream.protocol.messages import Failed, Message, SnapshotId
 
 __all__ = [
+    "BeginGeneration",
     "CancelRequested",
     "Command",
-    "CommitOutput",
     "Committed",
-    "EndJob",
     "EpochCompleted",
     "Event",
     "GivenUp",
@@ -227,8 +226,10 @@ class SendMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitOutput:
-    """Make the output visible, then report `Committed` or `GivenUp`."""
+class BeginGeneration:
+    """All tasks of a generation run: take snapshots of them from now on."""
+
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +255,4 @@ class StartWorker:
     worker: PeerId
 
 
-@dataclass(frozen=True, slots=True)
-class EndJob:
-    """Nothing is left of the job; tell whoever waits for it."""
-
-    outcome: Outcome
-
-
-Command = SendMessage | CommitOutput | Interrupt | RequestPause | StartWorker | EndJob
+Command = SendMessage | BeginGeneration | Interrupt | RequestPause | StartWorker

@@ -17,6 +17,7 @@ from tests.support.job_cores import (
 from millstream.protocol.ids import PeerId
 from millstream.protocol.job import Phase
 from millstream.protocol.job_events import (
+    BeginGeneration,
     Command,
     Committed,
     EpochCompleted,
@@ -86,7 +87,8 @@ def test_settled_job_is_deployed_on_those_who_are_left() -> None:
 
     deploy = Deploy(2, ((ONE, "host-1", 7001),), (ONE, ONE), LATER)
     assert deploys(commands) == [(ONE, deploy)]
-    assert driver.tell(WorkerReady(ONE)) == [SendMessage(ONE, Start(2))]
+    started = [SendMessage(ONE, Start(2)), BeginGeneration(2)]
+    assert driver.tell(WorkerReady(ONE)) == started
     assert driver.phase() is Phase.RUNNING
 
 
