@@ -37,10 +37,9 @@ between (see `millstream.protocol.restarts`).
 Before the first generation there is nothing to go back to: a worker that is lost then, or
 dies before it has registered, is replaced in its place, `restarts_max` times.
 
-**Without snapshots** the first loss fails the job.  A broken link between two workers
-is then held against its far end for `_SUSPECT_NS`, and a lost connection for
-`_EXIT_REASON_NS`: mostly a better reason arrives a moment later.  `lost_workers` names
-the workers whose launcher may still give one.
+**Without snapshots** the first loss fails the job, when its reason has come or nothing has
+for a moment (see `millstream.protocol.absences`).  `lost_workers` names the workers whose
+launcher may still give one.
 
 Invariants (see `JobCore.validate`)
 -----------------------------------
@@ -58,6 +57,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, assert_never
 
+from millstream.protocol.absences import Absences
 from millstream.protocol.ids import PeerId
 from millstream.protocol.job_events import (
     BeginGeneration,
@@ -105,9 +105,6 @@ if TYPE_CHECKING:
     from millstream.protocol.messages import Failed, Member, Message, SnapshotId
 
 __all__ = ["JobCore", "Phase"]
-
-_SUSPECT_NS = 1_000_000_000
-_EXIT_REASON_NS = 500_000_000
 
 
 class Phase(Enum):
@@ -169,8 +166,7 @@ class JobCore:
         self._task_count = len(self._expected)
         self._members: dict[PeerId, JobMember] = {}
         self._exited: dict[PeerId, str] = {}
-        self._suspected: dict[PeerId, tuple[int, str]] = {}
-        self._losses: dict[PeerId, tuple[int, str]] = {}
+        self._absences = Absences()
         self._snapshot: SnapshotId | None = snapshot
         self._restarts = None if restarts_max is None else Restarts(restarts_max)
         self._is_recovering = False
@@ -185,7 +181,7 @@ class JobCore:
     @property
     def lost_workers(self) -> tuple[PeerId, ...]:
         """Workers that are gone for a reason which the launcher may still give."""
-        return () if self.outcome is not None else tuple(self._losses)
+        return () if self.outcome is not None else self._absences.lost
 
     @property
     def members(self) -> tuple[PeerId, ...]:
@@ -294,7 +290,7 @@ class JobCore:
         if not is_waiting or self._snapshot is None or len(self.members) < needed:
             return []
         self.phase = Phase.CONNECTING
-        self._suspected.clear()
+        self._absences.clear_suspects()
         self._launch_deadline_ns = self._now_ns + self._launch_ns
         self.placement = place(self.placement, self.members, self._task_count)
         for member in self._members.values():
@@ -351,8 +347,7 @@ class JobCore:
             return []
         self.phase = Phase.COMMITTING
         self._tell("all tasks have ended")
-        self._losses.clear()
-        self._suspected.clear()
+        self._absences.clear()
         return []
 
     def _handle_committed(self) -> list[Command]:
@@ -389,8 +384,7 @@ class JobCore:
             return self._replace(worker, reason)
         member.is_gone = True
         if self.phase is not Phase.COMMITTING:
-            deadline_ns = self._now_ns + _EXIT_REASON_NS
-            self._losses.setdefault(worker, (deadline_ns, reason))
+            self._absences.lose(worker, self._now_ns, reason)
         return []
 
     def _handle_exited(self, worker: PeerId, reason: str) -> list[Command]:
@@ -414,7 +408,7 @@ class JobCore:
         if worker in self._members:
             self._members[worker].is_gone = True
         assert self._restarts is not None, f"worker {worker} cannot be replaced"
-        self._suspected.pop(worker, None)
+        self._absences.clear_suspect(worker)
         lost, replacement = self._lost(worker, reason), PeerId(max(self._expected) + 1)
         if self.placement and (
             verdict := self._restarts.count_loss(self._now_ns, what=lost)
@@ -465,7 +459,7 @@ class JobCore:
                 f"the connection from worker {self.index_of(event.worker)} to worker "
                 f"{self.index_of(event.peer)} broke: {event.reason}"
             )
-            self._suspected.setdefault(event.peer, (event.now_ns + _SUSPECT_NS, text))
+            self._absences.suspect(event.peer, event.now_ns, text)
             self._tell(text, Severity.WARNING)
         return []
 
@@ -492,15 +486,13 @@ class JobCore:
 
     def _handle_absence(self, now_ns: int) -> list[Command]:
         """Act on a worker that is lost, cut off or silent for too long."""
-        for worker, (deadline_ns, reason) in self._losses.items():
-            if now_ns > deadline_ns:
-                return self._fail("WorkerLostError", self._loss(worker, reason))
-        for worker, (deadline_ns, text) in self._suspected.items():
-            if now_ns > deadline_ns and worker not in self._losses:
-                return self._handle_suspect(worker, text)
+        if (lost := self._absences.due_loss(now_ns)) is not None:
+            return self._fail("WorkerLostError", self._loss(*lost))
+        if (suspect := self._absences.due_suspect(now_ns)) is not None:
+            return self._handle_suspect(*suspect)
         for worker, member in self._members.items():
             silent_ns = now_ns - member.heard_ns
-            is_missed = not member.is_gone and worker not in self._losses
+            is_missed = not member.is_gone and worker not in self._absences.lost
             if silent_ns > self._lease_ns and is_missed:
                 reason = f"it was silent for {silent_ns / 1e9:.1f} s"
                 if not self._can_recover:
@@ -513,7 +505,7 @@ class JobCore:
         """Go back for a link that broke; give its far end up if it breaks again."""
         if not self._can_recover:
             return self._fail("TransportError", text)
-        del self._suspected[worker]
+        self._absences.clear_suspect(worker)
         if self.phase is Phase.CONNECTING:
             return self._replace(worker, text)
         assert self._restarts is not None
