@@ -39,7 +39,6 @@ from millstream.windows import Action, Trigger, TriggerContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from millstream.operators.base import Operator
     from millstream.plan.windows import AnyWindow
     from millstream.state.base import Segment
 
@@ -77,9 +76,7 @@ class TaskHarness:
     With deltas it goes on from all that was ever stored, otherwise from the last time.
     """
 
-    def __init__(
-        self, make: Callable[[ManualClock], Operator], *, has_deltas: bool
-    ) -> None:
+    def __init__(self, make: Callable[[ManualClock], Any], *, has_deltas: bool) -> None:
         self.clock = ManualClock()
         self._has_deltas = has_deltas
         self._make = make
@@ -141,7 +138,7 @@ def frame_bench(window: AnyWindow, *, is_timed: bool = False) -> TaskHarness:
     cut.agg(pl.col("x").implode(), n=pl.len(), different=pl.col("x").n_unique())
     planned = flow.plan.nodes[-1]
 
-    def make(clock: ManualClock) -> Operator:
+    def make(clock: ManualClock) -> Any:
         emit = lambda _sink, _rows: None  # noqa: E731 - nobody listens
         context = TaskContext("job", 0, Config(), emit, MEMORY, clock=clock)
         (operator,) = build_chain([planned], context)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.support.making import HERE
 
 from millstream.config import Config
+from millstream.operators.base import TickingOperator
 from millstream.operators.build import TaskContext, build_chain
 from millstream.plan.joins import LEFT, RIGHT, Direction, How
 from millstream.plan.logical import Node
@@ -26,7 +27,6 @@ from millstream.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.operators.base import Operator
     from millstream.plan.spec import Spec
     from millstream.state.base import Segment
     from millstream.state.settings import StateSettings
@@ -108,7 +108,7 @@ class TaskHarness:
         self._epoch = 0
         self.operator = self._made()
 
-    def _made(self, task: int = 0, count: int = 1) -> Operator:
+    def _made(self, task: int = 0, count: int = 1) -> Any:
         context = TaskContext(
             "job",
             task,
@@ -134,9 +134,11 @@ class TaskHarness:
 
     def tick(self) -> None:
         """Let the operator look at the clock if it wants to."""
-        at_ms = self.operator.tick_at_ms
-        if at_ms is not None and at_ms <= self.clock.wall_ms():
-            self._take(self.operator.tick(self.clock.wall_ms()))
+        operator, now_ms = self.operator, self.clock.wall_ms()
+        if not isinstance(operator, TickingOperator) or operator.tick_at_ms is None:
+            return
+        if operator.tick_at_ms <= now_ms:
+            self._take(operator.tick(now_ms))
 
     def finish(self) -> None:
         """End the input."""

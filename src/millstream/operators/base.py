@@ -9,6 +9,7 @@ named ``rows_iterator``; `operators.failure` finds the failing row by it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from millstream.state.task_state import TaskState
@@ -16,13 +17,18 @@ from millstream.state.task_state import TaskState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.operators.rows.fuse import FusedFunction
     from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
-    from millstream.protocol.rounds import RoundsSoFar
     from millstream.state.base import State
 
-__all__ = ["Operator", "Rows", "do_nothing"]
+__all__ = [
+    "EarlyEndingOperator",
+    "Operator",
+    "Rows",
+    "SealingOperator",
+    "TickingOperator",
+    "do_nothing",
+]
 
 Rows = list[Any]
 
@@ -34,20 +40,10 @@ def do_nothing() -> None:
 class Operator:
     """Base of all operators; does nothing to the rows."""
 
-    #: Whether it needs no more rows; its task then ends early.
-    is_satisfied = False
     #: Whether a record that makes `process` raise may become a dead letter.
     is_guarded = False
-    #: Whether what it did for a record cannot be taken back.
-    has_side_effects = False
-    #: The generated function it runs, if any.
-    fused: FusedFunction | None = None
-    #: How far the iteration has come that it decides over, if any.
-    rounds: RoundsSoFar | None = None
     #: What it remembers, under the name of its last node; None if that is nothing.
     state: State | None = None
-    #: Wall time at which it wants to be called, in milliseconds since 1970.
-    tick_at_ms: int | None = None
     #: How many rows came too late.
     late_count = 0
 
@@ -82,17 +78,6 @@ class Operator:
         """
         return ()
 
-    def tick(self, now_ms: int) -> Iterable[Rows]:  # noqa: ARG002 - for those with time
-        """Yield the rows that follow from the wall clock; called at `tick_at_ms`."""
-        return ()
-
-    def roll(self) -> None:
-        """Hold back nothing that was written when it is sealed the next time."""
-
-    def seal(self, epoch: Epoch) -> Any:  # noqa: ARG002 - for operators that write
-        """Make what was written ready for a commit and name it, maybe `Later`."""
-        return None
-
     def finish(self) -> Iterable[Rows]:
         """Yield the rows that follow from the end of the input."""
         return ()
@@ -115,3 +100,35 @@ class Operator:
         """Give back files and connections; called once, also after a failure."""
         if self.state is not None:
             self.state.close()
+
+
+class TickingOperator(Operator, ABC):
+    """An operator that may ask to be called by the wall clock."""
+
+    #: Wall time at which it wants to be called, in milliseconds since 1970.
+    tick_at_ms: int | None = None
+
+    @abstractmethod
+    def tick(self, now_ms: int) -> Iterable[Rows]:
+        """Yield the rows that follow from the wall clock; called at `tick_at_ms`."""
+
+
+class SealingOperator(Operator, ABC):
+    """An operator that writes, and whose output counts when the job commits it."""
+
+    @abstractmethod
+    def roll(self) -> None:
+        """Hold back nothing that was written when it is sealed the next time."""
+
+    @abstractmethod
+    def seal(self, epoch: Epoch) -> Any:
+        """Make what was written ready for a commit and name it, maybe `Later`."""
+
+
+class EarlyEndingOperator(Operator, ABC):
+    """An operator that may have enough before its input ends."""
+
+    @property
+    @abstractmethod
+    def is_satisfied(self) -> bool:
+        """Whether it needs no more rows; its task then ends early."""

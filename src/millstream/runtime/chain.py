@@ -9,7 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from millstream.operators.base import EarlyEndingOperator
 from millstream.operators.failure import blame, blame_key, is_one_to_one
+from millstream.operators.loops.deciding import RoundDecider
 from millstream.operators.time.assign import TimestampAssigner
 from millstream.plan.iteration import Outlet
 from millstream.plan.nodes import Combine
@@ -72,11 +74,14 @@ class Chain:
         self._intake = intake
         self._guard = guard
         self._batch_rows = 0
+        #: Those that may have enough before their input ends.
+        self.early_ending = [o for o in operators if isinstance(o, EarlyEndingOperator)]
+        self._deciders = [o for o in operators if isinstance(o, RoundDecider)]
 
     @property
     def rounds(self) -> RoundsSoFar | None:
         """How far an iteration has come that is decided over here."""
-        return self.operators[0].rounds if self.operators else None
+        return self._deciders[0].rounds if self._deciders else None
 
     def process(self, rows: Rows, port: int) -> None:
         """Run a batch of the intake through all operators."""

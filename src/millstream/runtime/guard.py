@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.credentials import without_credentials
 from millstream.operators.dead_letters import DeadLetter
 from millstream.operators.failure import blame, is_record_to_blame, row_index
+from millstream.operators.rows.output import ForEachOperator
 from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.timed import makes_pairs, strip_timestamp
 from millstream.state.batches import joined
@@ -80,7 +81,7 @@ class Guard:
                 letters.append(DeadLetter(record, cause, found.node.user_name, at))
             return index
 
-        size = 1 if operator.has_side_effects else len(rows)
+        size = 1 if isinstance(operator, ForEachOperator) else len(rows)
         made = _without_failing(rows, size, attempt, refuse)
         self._send(letters, now_ns)
         kept = [part for part in made if len(part) > 0]

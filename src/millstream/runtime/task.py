@@ -130,7 +130,7 @@ class Task:
         self._resumed_epoch = 0
         #: A cut whose barrier has not come round every loop.
         self._unsealed: TaskCut | None = None
-        self._seals = Seals()
+        self._seals = Seals(chain)
         self._finishing: Iterator[None] = iter(())
         self._now_ns = 0
         self._is_closed = False
@@ -418,9 +418,7 @@ class Task:
         captures = []
         for index, operator in enumerate(self._chain.operators):
             self._chain.flush(index)
-            if Order.ROLL in barrier.orders:
-                operator.roll()
-            self._seal(operator, barrier.epoch)
+            self._seal(operator, barrier.epoch, rolls=Order.ROLL in barrier.orders)
             if operator.state is not None:
                 captures.append(captured(_name(operator), operator.state, barrier))
         for name, state in self._intake.states().items():
@@ -445,9 +443,9 @@ class Task:
         self._is_paused = self._is_pausing and cut.epoch > self._resumed_epoch
         self._on_cut(cut)
 
-    def _seal(self, operator: Operator, epoch: Epoch) -> None:
+    def _seal(self, operator: Operator, epoch: Epoch, *, rolls: bool = False) -> None:
         try:
-            self._seals.add(operator, epoch)
+            self._seals.add(operator, epoch, rolls=rolls)
         except FAILURES as error:
             raise self._chain.failure(error, operator, None) from error
 
@@ -474,11 +472,11 @@ class Task:
         for port in self._intake.over_ports():
             for operator in self._chain.operators[:1]:
                 operator.on_input_end(port)
-        return any(operator.is_satisfied for operator in self._chain.operators)
+        return any(operator.is_satisfied for operator in self._chain.early_ending)
 
     def _nodes_before_satisfied(self) -> int:
         """Return how many operators stand in front of the last one that has enough."""
-        satisfied = [o for o in self._chain.operators if o.is_satisfied]
+        satisfied = [o for o in self._chain.early_ending if o.is_satisfied]
         return self.stage.nodes.index(satisfied[-1].nodes[0])
 
     def _take(self) -> tuple[Rows, int] | None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from millstream.operators.base import Operator
+from millstream.operators.base import TickingOperator
 from millstream.operators.time.assign import TimestampAssigner
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.operators.base import Rows
+    from millstream.operators.base import Operator, Rows
     from millstream.ports import Clock
     from millstream.protocol.watermark import Watermark
     from millstream.runtime.intake import Intake
@@ -37,9 +37,7 @@ class TaskTime:
         ]
         #: Operators that may ask to be called by the clock.
         self._tickers = [
-            (index, operator)
-            for index, operator in enumerate(chain)
-            if type(operator).tick is not Operator.tick
+            (i, o) for i, o in enumerate(chain) if isinstance(o, TickingOperator)
         ]
 
     def wake_ns(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.columns.compiled_table import StateTable
-from millstream.operators.base import Operator
+from millstream.operators.base import Operator, TickingOperator
 from millstream.operators.frames.keyed_state import FrameState
 from millstream.plan.frames import AggregateFrame, CombineFrame
 
@@ -23,7 +23,7 @@ __all__ = ["FrameAggregateOperator", "FrameCombineOperator", "FrameCombiner"]
 _FINISH_ROWS = 65_536
 
 
-class FrameCombiner(Operator):
+class FrameCombiner(TickingOperator):
     """What combiners have in common that may be waited for: they do not hold for long."""
 
     def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from millstream.operators.base import Operator
+from millstream.operators.base import EarlyEndingOperator, Operator
 from millstream.operators.frames.hash_lookup import MANY, HashLookup, hashes_of
 from millstream.plan.frames import JoinFrames, JoinStatic
 from millstream.state.spill_buffer import SpillQueue
@@ -32,7 +32,7 @@ __all__ = ["FrameHashJoinOperator", "FrameStaticJoinOperator"]
 _RIGHT = 1
 
 
-class FrameHashJoinOperator(Operator):
+class FrameHashJoinOperator(EarlyEndingOperator):
     """Every batch of the left side with all of the right side.
 
     Parameters
@@ -80,7 +80,7 @@ class FrameHashJoinOperator(Operator):
                 self._waiting.append(rows)
 
     @property
-    def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
+    def is_satisfied(self) -> bool:
         """Whether no left row can find a partner, and needs one."""
         is_empty = self._right is not None and not self._right_rows
         return is_empty and self._spec.how in ("inner", "semi")

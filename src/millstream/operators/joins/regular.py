@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.operators.base import TickingOperator
 from millstream.operators.due import DueKeys, chunks
 from millstream.operators.joins.base import CHUNK_KEYS, later
 from millstream.operators.rows.by_key import KeyedOperator
@@ -27,7 +28,7 @@ __all__ = ["HashJoinOperator"]
 _VALUE, _EXPIRES_MS, _IS_MATCHED = 0, 1, 2
 
 
-class HashJoinOperator(KeyedOperator):
+class HashJoinOperator(KeyedOperator, TickingOperator):
     """Rows by side in the order of their coming, each with when it goes.
 
     Parameters

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.protocol.rounds import LoopDecider
 
-__all__ = ["CONTROL_PORT", "decider_of"]
+__all__ = ["CONTROL_PORT", "RoundDecider", "decider_of"]
 
 CONTROL_PORT = -1
 """The port of epochs, and of the beginning, which come from no other task."""
@@ -72,7 +72,8 @@ class RoundDecider(FreeLoopDecider):
         self._iteration = iteration
         self._judge = judge_of(iteration)
         self._results: list[Any] = []
-        self._rounds = self.rounds = RoundsSoFar()
+        #: How far the iteration has come.
+        self.rounds = RoundsSoFar()
         self.state = TaskState(self._kept, self._put)
 
     def process(self, rows: Rows, port: int) -> Rows:
@@ -100,21 +101,21 @@ class RoundDecider(FreeLoopDecider):
     def _judged(self, value: Any, results: Any) -> tuple[Any, bool]:
         made, is_enough = self._judge(value, results)
         show = self._iteration.show
-        self._rounds.note(made if show is None else show(made), _HISTORY_MAX)
+        self.rounds.note(made if show is None else show(made), _HISTORY_MAX)
         return made, is_enough
 
     def _noted(self, told: Rows) -> Rows:
-        self._rounds.round = self._decider.round
+        self.rounds.round = self._decider.round
         return told
 
     def _kept(self) -> tuple[Any, ...]:
         decider = self._decider
-        return decider.round, decider.value, decider.last, self._rounds
+        return decider.round, decider.value, decider.last, self.rounds
 
     def _put(self, values: list[tuple[Any, ...]]) -> None:
         decider = self._decider
         decider.round, decider.value, decider.last, rounds = values[0]
-        self._rounds = self.rounds = rounds
+        self.rounds = rounds
 
 
 def decider_of(nodes: tuple[Node, ...], head_count: int) -> FreeLoopDecider:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SnapshotError
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import Operator, Rows, TickingOperator
 from millstream.operators.rows.by_key import KeyedOperator, kept_entries
 from millstream.operators.rows.fuse import fuse
 from millstream.plan.aggregate import MISSING
@@ -88,7 +88,7 @@ def accumulate_parts(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) ->
         parts[key] = merge(parts[key], part) if key in parts else part
 
 
-class CombineOperator(Operator):
+class CombineOperator(TickingOperator):
     """Keeps accumulators by key and sends them on before a cut or when it is full."""
 
     is_guarded = True

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SnapshotError
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import EarlyEndingOperator, Operator, Rows
 from millstream.plan.nodes import Limit, SortBy
 from millstream.state.spill_buffer import SpillFile
 from millstream.state.task_state import TaskState
@@ -24,7 +24,7 @@ __all__ = ["LimitOperator", "SortKeyOperator", "SortOperator", "ZipOperator"]
 _BATCH_ROWS = 1024
 
 
-class LimitOperator(Operator):
+class LimitOperator(EarlyEndingOperator):
     """The first rows, then none."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
@@ -35,7 +35,7 @@ class LimitOperator(Operator):
         self.state = TaskState(lambda: self._left, self._put)
 
     @property
-    def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
+    def is_satisfied(self) -> bool:
         """Whether all rows that were asked for have passed."""
         return self._left <= 0
 
@@ -144,7 +144,7 @@ def _stored(run: list[Piece]) -> Iterator[Any]:
         yield from pickle.loads(piece.read())  # noqa: S301 - nobody else can reach it
 
 
-class ZipOperator(Operator):
+class ZipOperator(EarlyEndingOperator):
     """Pairs of the i-th rows of two inputs; rows without a partner are dropped."""
 
     def __init__(self, nodes: tuple[Node, ...], ahead_rows_max: int) -> None:
@@ -155,7 +155,7 @@ class ZipOperator(Operator):
         self.state = TaskState(lambda: self._waiting, self._put)
 
     @property
-    def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
+    def is_satisfied(self) -> bool:
         """Whether no row can find a partner any more."""
         return any(not self._waiting[port] for port in self._ended)
 

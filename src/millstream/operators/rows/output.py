@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import Operator, Rows, SealingOperator
 from millstream.plan.nodes import ForEach
 from millstream.state.task_state import TaskState
 
@@ -31,10 +31,9 @@ class CollectOperator(Operator):
 
 
 class ForEachOperator(Operator):
-    """Calls the user's function for every row."""
+    """Calls the user's function for every row; what that did cannot be undone."""
 
     is_guarded = True
-    has_side_effects = True
 
     def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
         spec = self.nodes[0].spec
@@ -46,7 +45,7 @@ class ForEachOperator(Operator):
         return []
 
 
-class WriteOperator(Operator):
+class WriteOperator(SealingOperator):
     """Writes to the connector's writer of this task."""
 
     def __init__(self, nodes: tuple[Node, ...], writer: SinkWriter[Any]) -> None:

@@ -11,7 +11,7 @@ import heapq
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import UsageError
-from millstream.operators.base import do_nothing
+from millstream.operators.base import TickingOperator, do_nothing
 from millstream.operators.due import DueKeys, chunks
 from millstream.operators.rows.by_key import KeyedOperator
 from millstream.operators.rows.expiry import expire, next_expiry
@@ -48,7 +48,7 @@ _TIMERS_AFTER_END_MAX = 100_000
 """Timers that one key may set one after the other when the input has ended."""
 
 
-class ProcessOperator(KeyedOperator):
+class ProcessOperator(KeyedOperator, TickingOperator):
     """A user's stateful function, called with the state of the row's key."""
 
     is_guarded = True

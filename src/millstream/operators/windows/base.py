@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from millstream.operators.base import TickingOperator
 from millstream.operators.rows.by_key import KeyedOperator
 from millstream.plan.time import LateRow
 from millstream.plan.windows import Windowed
@@ -108,7 +109,7 @@ class TimedWindowOperator(KeyedWindowOperator, ABC):
         self.reached = min(values)
 
 
-class ByTheClock(TimedWindowOperator):
+class ByTheClock(TimedWindowOperator, TickingOperator):
     """Windows of processing time: a row has the time at which it comes."""
 
     def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:

@@ -16,6 +16,7 @@ import polars as pl
 
 from millstream.columns.index import KeyIndex
 from millstream.columns.table import latest
+from millstream.operators.base import TickingOperator
 from millstream.operators.windows.frame_base import LoggedWindowOperator
 from millstream.operators.windows.frame_pieces import NEVER, Pieces
 from millstream.operators.windows.trigger_calls import (
@@ -67,7 +68,7 @@ _REMEMBERED, _WANTED_AT = "__remembered", "__wanted_at"
 _NAME, _FIRST, _PIECE = range(3)
 
 
-class FrameTriggeredOperator(LoggedWindowOperator[TriggerFrame]):
+class FrameTriggeredOperator(LoggedWindowOperator[TriggerFrame], TickingOperator):
     """Calls the trigger for every row, when its time has come, and at the end."""
 
     #: What comes now is told under this stamp; all was forgotten under that.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.operators.base import TickingOperator
 from millstream.operators.due import chunks
 from millstream.operators.windows.base import TimedWindowOperator
 from millstream.operators.windows.content import content_of
@@ -26,7 +27,7 @@ __all__ = ["TriggeredWindowOperator"]
 _ALL = Window(BEGINNING, END_OF_TIME)
 
 
-class TriggeredWindowOperator(TimedWindowOperator):
+class TriggeredWindowOperator(TimedWindowOperator, TickingOperator):
     """Calls the trigger for every row, when its time has come, and at the end.
 
     Rows are pairs of key and value; in event time of key, timestamp and value, and come in

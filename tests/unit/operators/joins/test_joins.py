@@ -126,7 +126,7 @@ def test_nothing_is_kept_once_time_has_passed(name: str) -> None:
     bench.advance(100)
 
     assert kept(bench) == []
-    assert bench.operator.due.first is None  # type: ignore[attr-defined]
+    assert bench.operator.due.first is None
 
 
 @pytest.mark.parametrize("spec", TIMED.values(), ids=TIMED)
@@ -209,7 +209,7 @@ def test_asof_join_keeps_one_right_row_of_the_past() -> None:
 
     bench.advance(40)
 
-    sides: Any = bench.operator._sides  # type: ignore[attr-defined]
+    sides: Any = bench.operator._sides
     ((_, _, right),) = sides.items()
     assert [time for time, _ in right] == list(range(40, 50))
 

@@ -16,7 +16,6 @@ from millstream.protocol.ids import Epoch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.operators.base import Operator
     from millstream.plan.spec import Spec
     from millstream.state.base import Segment
 
@@ -61,17 +60,17 @@ SPECS: list[tuple[Spec, list[Any]]] = [
 VERBS = [type(spec).__name__ for spec, _ in SPECS]
 
 
-def one(spec: Spec) -> Operator:
+def one(spec: Spec) -> Any:
     (operator,) = operators([spec])
     return operator
 
 
-def captured(operator: Operator, task: int = 0) -> list[Segment]:
+def captured(operator: Any, task: int = 0) -> list[Segment]:
     assert operator.state is not None
     return list(operator.state.capture(Epoch(1), Epoch(0)).segments("f", task))
 
 
-def restored(spec: Spec, segments: list[Segment]) -> Operator:
+def restored(spec: Spec, segments: list[Segment]) -> Any:
     operator = one(spec)
     assert operator.state is not None
     operator.state.restore(segments, (0, 1))
