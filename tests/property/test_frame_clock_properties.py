@@ -86,7 +86,7 @@ class TaskHarness:
         self.made: list[Any] = []
 
     def take(self, rows: Any) -> None:
-        self.keep(self.operator.process(rows, 0))
+        self.keep(self.operator.process(rows))
 
     def wait(self, ms: int) -> None:
         """Let time pass, and call the operator as its task would."""
@@ -108,7 +108,7 @@ class TaskHarness:
         epoch = next(self._epochs)
         since = epoch - 1 if self._has_deltas else 0
         capture = self.operator.state.capture(Epoch(epoch), Epoch(since))
-        self.operator.process(lost, 0)
+        self.operator.process(lost)
         before = self._segments if self._has_deltas else []
         self._segments = [*before, *capture.segments("window", 0)]
         if is_merged and self._has_deltas:
@@ -339,8 +339,8 @@ def test_promises_of_users_are_those_of_rows(
             batch, schema={"at": pl.Int64, "mark": pl.Int64}, orient="row"
         )
         rows.origin = frames.origin = origin
-        timed = rows.process(frame.to_dicts(), 0)
-        found = frames.process(frame, 0)
+        timed = rows.process(frame.to_dicts())
+        found = frames.process(frame)
         behind = [
             t.watermark if isinstance(t, LateTimestamp) else None for t, _ in timed
         ]

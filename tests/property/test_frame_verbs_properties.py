@@ -99,7 +99,7 @@ def test_unique_keeps_the_first_row_to_come(
     """However the rows are cut into batches, in one task."""
     (operator,) = operators([UniqueFrame(("key",))])
     pieces = [piece for piece in data.draw(cuts(frame)) if piece.height]
-    kept: list[Any] = [operator.process(piece, 0) for piece in pieces]
+    kept: list[Any] = [operator.process(piece) for piece in pieces]
 
     made = pl.concat([frame.clear(), *kept])
     assert made.equals(frame.unique("key", keep="first", maintain_order=True))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.support.making import HERE
 
 from millstream.config import Config
-from millstream.operators.base import TickingOperator
+from millstream.operators.base import TickingOperator, TimedOperator
 from millstream.operators.build import TaskContext, build_chain
 from millstream.plan.joins import LEFT, RIGHT, Direction, How
 from millstream.plan.logical import Node
@@ -129,7 +129,8 @@ class TaskHarness:
 
     def advance(self, time: int) -> None:
         """Let event time go on."""
-        self._take(self.operator.advance(time))
+        if isinstance(self.operator, TimedOperator):
+            self._take(self.operator.advance(time))
         self.heard = time
 
     def tick(self) -> None:
@@ -170,8 +171,9 @@ class TaskHarness:
                     time for _, (time, _) in batch if type(time) is not LateTimestamp
                 ]
                 assert all(time > self.heard for time in times), "late further on"
-        self.late += self.operator.late
-        self.operator.late = []
+        if isinstance(self.operator, TimedOperator):
+            self.late += self.operator.late
+            self.operator.late = []
 
 
 def made_of(rows: list[Any]) -> Counter[Any]:

@@ -65,9 +65,9 @@ def operators(
     return build_chain(nodes(specs), context)
 
 
-def drained(operator: Any, batches: Iterable[list[Any]], port: int = 0) -> list[Any]:
+def drained(operator: Any, batches: Iterable[list[Any]]) -> list[Any]:
     """Return everything that an operator makes of the batches, to its end."""
-    rows = [row for batch in batches for row in operator.process(batch, port)]
+    rows = [row for batch in batches for row in operator.process(batch)]
     rows += [row for batch in operator.finish() for row in batch]
     operator.close()
     return rows

@@ -134,7 +134,7 @@ def with_restarts(
 
     def send() -> None:
         if waiting:
-            made.extend(operator.process(list(waiting), 0))
+            made.extend(operator.process(list(waiting)))
             waiting.clear()
         late.extend(operator.late)
         operator.late = []

@@ -3,6 +3,11 @@
 An operator gets whole batches and returns whole batches.  It knows neither where
 they come from nor where they go.
 
+`Operator` is what all have; each is a `OneInputOperator` or a `TwoInputOperator`.  What
+some do besides is in classes that they inherit from as well: those for whom event time
+goes on, those who are called by the clock, those who write, those who may have enough.
+Chain and task find them when they are made.
+
 A loop over rows that calls a user function reads them through a local variable
 named ``rows_iterator``; `operators.failure` finds the failing row by it.
 """
@@ -23,10 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EarlyEndingOperator",
+    "OneInputOperator",
     "Operator",
     "Rows",
     "SealingOperator",
     "TickingOperator",
+    "TimedOperator",
+    "TwoInputOperator",
     "do_nothing",
 ]
 
@@ -38,24 +46,16 @@ def do_nothing() -> None:
 
 
 class Operator:
-    """Base of all operators; does nothing to the rows."""
+    """Base of all operators: what does not depend on how many inputs there are."""
 
     #: Whether a record that makes `process` raise may become a dead letter.
     is_guarded = False
     #: What it remembers, under the name of its last node; None if that is nothing.
     state: State | None = None
-    #: How many rows came too late.
-    late_count = 0
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         #: The nodes of the plan that this operator carries out.
         self.nodes = nodes
-        #: Rows that came too late, until its task takes them.
-        self.late: Rows = []
-
-    def process(self, rows: Rows, port: int) -> Rows:
-        """Take a batch of input `port` and return what follows from it."""
-        raise NotImplementedError
 
     def begin_undo(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - all, by default
         """Return what undoes a `process` of these rows that raised.
@@ -64,42 +64,81 @@ class Operator:
         """
         return self.state.kept() if isinstance(self.state, TaskState) else do_nothing
 
-    def on_input_end(self, port: int) -> None:
-        """Note that nothing more comes on input `port`, while others go on."""
-
     def flush(self) -> Rows:
         """Return the rows held back only to save work; called before every cut."""
         return []
-
-    def advance(self, time: int) -> Iterable[Rows]:  # noqa: ARG002 - for those with time
-        """Yield the rows that follow from event time having come to `time`.
-
-        Nothing with a timestamp of `time` or less follows, except what is late.
-        """
-        return ()
 
     def finish(self) -> Iterable[Rows]:
         """Yield the rows that follow from the end of the input."""
         return ()
 
     def reset_after_flush(self) -> None:
-        """Reset the state after a `finish` that was not final.
+        """Emit nothing twice: in a free loop, rows and `finish` may follow a `finish`.
 
-        In a free loop, rows may arrive again and `finish` will be called again; it must
-        not emit anything twice.
-        """
-
-    def restart(self, ended: frozenset[int]) -> None:
-        """Forget the rows of a round, after `finish`: another one begins.
-
-        What came on the ports in `ended` came once, for all rounds.  Functions of users
-        keep what they keep.
+        By default all rows are forgotten, as by `reset`.  It may be cut at any time, so
+        the next snapshot must know.
         """
 
     def close(self) -> None:
         """Give back files and connections; called once, also after a failure."""
         if self.state is not None:
             self.state.close()
+
+
+class OneInputOperator(Operator, ABC):
+    """An operator to which all rows come alike."""
+
+    @abstractmethod
+    def process(self, rows: Rows) -> Rows:
+        """Take a batch and return what follows from it."""
+
+    def reset(self) -> None:
+        """Forget all rows, after `finish`: another round begins.
+
+        Nothing of a round is ever in a snapshot.  Functions of users keep what they keep.
+        """
+
+    def reset_after_flush(self) -> None:
+        self.reset()
+
+
+class TwoInputOperator(Operator, ABC):
+    """An operator that tells its inputs apart, by port; it is the first of its stage."""
+
+    @abstractmethod
+    def process(self, rows: Rows, port: int) -> Rows:
+        """Take a batch of input `port` and return what follows from it."""
+
+    def on_input_end(self, port: int) -> None:
+        """Note that nothing more comes on input `port`, while others go on."""
+
+    def reset(self, ended: frozenset[int]) -> None:
+        """Forget the rows of a round, after `finish`: another one begins.
+
+        What came on the ports in `ended` came once, for all rounds.
+        """
+
+    def reset_after_flush(self) -> None:
+        self.reset(frozenset())
+
+
+class TimedOperator(Operator):
+    """An operator for which event time goes on."""
+
+    #: How many rows came too late.
+    late_count = 0
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        super().__init__(nodes)
+        #: Rows that came too late, until its task takes them.
+        self.late: Rows = []
+
+    def advance(self, time: int) -> Iterable[Rows]:  # noqa: ARG002 - nothing, by default
+        """Yield the rows that follow from event time having come to `time`.
+
+        Nothing with a timestamp of `time` or less follows, except what is late.
+        """
+        return ()
 
 
 class TickingOperator(Operator, ABC):

@@ -470,8 +470,7 @@ class Task:
     def _is_satisfied(self) -> bool:
         """Whether an operator needs nothing more of the input."""
         for port in self._intake.over_ports():
-            for operator in self._chain.operators[:1]:
-                operator.on_input_end(port)
+            self._chain.end_input(port)
         return any(operator.is_satisfied for operator in self._chain.early_ending)
 
     def _nodes_before_satisfied(self) -> int:
@@ -524,11 +523,7 @@ class Task:
         if not self._intake.has_rounds and not self._intake.is_flush_due:
             self.phase = TaskPhase.DRAINING
             return
-        for operator in self._chain.operators:
-            if self._intake.has_rounds:
-                operator.restart(self._intake.ended_ports)
-            else:
-                operator.reset_after_flush()
+        self._chain.reset()
         self._mark_round(0)
         self._intake.begin_round()
         self.phase = TaskPhase.RUNNING

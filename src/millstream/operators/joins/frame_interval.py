@@ -298,7 +298,7 @@ class FrameKeyedJoinOperator(FrameIntervalJoinOperator, TickingOperator):
         """Say nothing twice: rows that come from now on are later than what was said."""
         self._now += 1
 
-    def restart(self, ended: frozenset[int]) -> None:
+    def reset(self, ended: frozenset[int]) -> None:
         """Forget the rows of the round; sides that came once, for all rounds, stay."""
         if LEFT in ended and not self._how.makes_pairs:
             msg = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import TickingOperator
+from millstream.operators.base import TickingOperator, TimedOperator
 from millstream.protocol.watermark import END_OF_TIME
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ByClock"]
 
 
-class ByClock(TickingOperator):
+class ByClock(TimedOperator, TickingOperator):
     """Lets windows of event time go by the wall clock; it is inherited in front of them."""
 
     #: Nothing of this time or earlier follows.

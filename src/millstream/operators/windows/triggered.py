@@ -43,7 +43,7 @@ class TriggeredWindowOperator(TimedWindowOperator, TickingOperator):
         content = content_of(self.spec, is_timed=False, is_merging=False, is_kept=True)
         self._calls = _RowCalls(window.trigger, content, self.row)
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         entries, is_timed, take = self.touched(rows), self._is_timed, self._calls.row
         now = self._now()
         made: Rows = []
