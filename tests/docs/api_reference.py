@@ -17,7 +17,7 @@ from millstream import errors, testing
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["GROUPS", "INSIDE", "PAGE", "reference"]
+__all__ = ["GROUPS", "PAGE", "reference"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 
@@ -29,9 +29,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Connectors of your own": ("Source", "SourceReader", "Sink", "SinkWriter"),
 }
 """Classes whose members are listed one by one; all other names are a line each."""
-
-INSIDE = frozenset({"declared_state", "enter", "instance"})
-"""Methods that the package calls on objects of users, and users on nothing."""
 
 _HEAD = """\
 # The API at a glance
@@ -74,7 +71,6 @@ def _of_class(name: str) -> str:
         member: getattr(kind, member)
         for member, value in inspect.getmembers(kind)
         if not member.startswith("_")
-        and member not in INSIDE
         and (inspect.isfunction(value) or isinstance(value, property))
     }
     if name == "WindowFrame":

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.docs.api_reference import GROUPS, INSIDE
+from tests.docs.api_reference import GROUPS
 
 import millstream as ms
 from millstream import errors, testing
@@ -175,7 +175,7 @@ def _directive(module: str, attribute: str) -> str:
     if not isinstance(member, type):
         return f".. autofunction:: {name}\n"
     kind = "autoexception" if _is_error(member) else "autoclass"
-    options = {"members": "", "exclude-members": ", ".join(sorted(INSIDE))}
+    options = {"members": ""}
     if _is_error(member) or attribute == "WindowFrame":
         options["show-inheritance"] = ""
     else:

@@ -109,7 +109,7 @@ class StatefulFunction(ABC, Generic[K, V, O]):
             for handle in handles
         )
 
-    def declared_state(self) -> list[tuple[str, tuple[str, ...]]]:
+    def _declared_state(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return what is kept of a key, for the fingerprint of the operator."""
         found = [(name, getattr(type(self), name, None)) for name in dir(type(self))]
         handles = [(name, h) for name, h in found if isinstance(h, Handle)]
@@ -119,7 +119,7 @@ class StatefulFunction(ABC, Generic[K, V, O]):
             *((f"ttl of {name}", (_ttl(handle),)) for name, handle in handles),
         ]
 
-    def instance(self) -> Self:
+    def _instance(self) -> Self:
         """Return a copy for one task."""
         made = copy.copy(self)
         for name, value in vars(self).items():
@@ -128,10 +128,6 @@ class StatefulFunction(ABC, Generic[K, V, O]):
         made.key_state = {}
         made.open()
         return made
-
-    def enter(self, state: dict[Any, Any]) -> None:
-        """Let the handles stand for this state from now on."""
-        self.key_state = state
 
 
 class MapWithState(StatefulFunction[Any, Any, Any]):
@@ -152,9 +148,9 @@ class MapWithState(StatefulFunction[Any, Any, Any]):
         self.current.update(after)
         return (output,)
 
-    def declared_state(self) -> list[tuple[str, tuple[str, ...]]]:
+    def _declared_state(self) -> list[tuple[str, tuple[str, ...]]]:
         kind = type(self._initial).__qualname__
-        return [*super().declared_state(), ("begins with", (f"a {kind}",))]
+        return [*super()._declared_state(), ("begins with", (f"a {kind}",))]
 
 
 def _ttl(handle: Handle) -> str:

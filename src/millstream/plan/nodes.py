@@ -355,7 +355,7 @@ class Process(Spec):
     def kept_fields(self) -> Iterable[Field]:
         """Return what the function declares; more state and longer lives are no harm."""
         yield Field.of("in time order", self.in_time_order)
-        for name, values in self.function.declared_state():
+        for name, values in self.function._declared_state():  # noqa: SLF001 - private to users alone
             rule = Rule.LONGER if name.startswith("ttl of ") else Rule.SAME
             yield Field(name, values, Rule.MORE if name == "state" else rule)
 

@@ -61,7 +61,7 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
         assert isinstance(spec, Process)
         self._is_timed = node.takes_times
         self._clock = clock
-        self._function = spec.function.instance()
+        self._function = spec.function._instance()  # noqa: SLF001 - private to users alone
         self._timers = Timers(
             self._function,
             clock,
@@ -93,14 +93,14 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
 
     def _untimed(self, rows: Rows) -> Rows:
         function, states = self._function, self.touched(rows)
-        on_record, enter, added = function.on_record, function.enter, self._timers.added
+        on_record, added = function.on_record, self._timers.added
         result: Rows = []
         rows_iterator = iter(rows)
         for key, value in rows_iterator:
             state = states.get(key)
             if state is None:
                 states[key] = state = {}
-            enter(state)
+            function.key_state = state
             made = on_record(key, value)
             if made is not None:
                 result += [(key, item) for item in made]
@@ -112,14 +112,14 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
 
     def _timed(self, rows: Rows) -> Rows:
         function, states = self._function, self.touched(rows)
-        on_record, enter, added = function.on_record, function.enter, self._timers.added
+        on_record, added = function.on_record, self._timers.added
         result: Rows = []
         rows_iterator = iter(rows)
         for key, (timestamp, value) in rows_iterator:
             state = states.get(key)
             if state is None:
                 states[key] = state = {}
-            enter(state)
+            function.key_state = state
             function.timestamp = timestamp
             made = on_record(key, value)
             if made is not None:
@@ -175,7 +175,7 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
                     expire(state, now_ms)
                     if not state:
                         continue
-                function.enter(state)
+                function.key_state = state
                 result += self._stamped(key, END_OF_TIME, function.on_end(key))
             yield result
 
@@ -228,7 +228,7 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
             if state is None:
                 continue
             firing.look_at(key, state, time, kind)
-            function.enter(state)
+            function.key_state = state
             function.timestamp = time if self._is_timed else None
             if kind == EVENT and (WAITING, time) in state:
                 for value in state.pop((WAITING, time)):

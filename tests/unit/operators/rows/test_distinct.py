@@ -110,10 +110,10 @@ def test_map_forgets_itself_with_its_last_entry() -> None:
 def test_instances_of_two_tasks_share_nothing() -> None:
     """Each task works on a copy, opened there."""
     function = Scripted()
-    first, second = function.instance(), function.instance()
-    first.enter({})
+    first, second = function._instance(), function._instance()
+    first.key_state = {}
     first.value.update(1)
-    second.enter({})
+    second.key_state = {}
 
     assert (first.value.get(), second.value.get()) == (1, 7)
 
