@@ -6,7 +6,7 @@ What follows `key_by` stays keyed until `unkey` or `drop_key`; aggregates are in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api.building import (
     checked_function,
@@ -44,12 +44,19 @@ J = TypeVar("J")
 
 
 class KeyedStream(
-    KeyedAggregateVerbs[K, V_co],
+    KeyedAggregateVerbs[
+        V_co,
+        "KeyedStream[K, Any]",
+        "KeyedStream[K, V_co]",
+        "KeyedStream[K, int]",
+        "KeyedStream[K, set[V_co]]",
+    ],
     SinkVerbs[tuple[K, V_co]],
     KeyedRoundVerbs[K, V_co],
     KeyedWindowVerbs[V_co, "KeyedStream[K, Any]", "KeyedStream[K, V_co]"],
     JoinVerbs[K, V_co],
     LateVerbs,
+    Generic[K, V_co],
 ):
     """Values that belong to keys; all values of a key are in one task.
 
@@ -324,6 +331,20 @@ class KeyedStream(
 
     def _plain(self, verb: str, spec: Spec, name: str | None) -> Stream[Any]:
         return self._graph.stream(_added(self._graph, self._node, verb, spec, name))
+
+    if TYPE_CHECKING:
+
+        def fold(  # noqa: D102 - as it is, with the type of its result
+            self,
+            initial: A,
+            function: Callable[[A, V_co], A],
+            *,
+            merge: Callable[[A, A], A] | None = None,
+            name: str | None = None,
+        ) -> KeyedStream[K, A]: ...
+
+    def _of_aggregate(self, node: Node) -> KeyedStream[K, Any]:
+        return KeyedStream(self._graph, node)
 
     def _of_window(self, node: Node) -> KeyedStream[K, Any]:
         return KeyedStream(self._graph, node)

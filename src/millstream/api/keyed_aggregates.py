@@ -1,8 +1,8 @@
-"""Aggregates of a keyed stream, whose results belong to the keys."""
+"""The aggregates of values by key: verbs of a keyed stream, and of groups."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from millstream.api.aggregating import aggregated, checked_fold, checked_reduce, scanned
 from millstream.api.building import checked_aggregate
@@ -12,21 +12,28 @@ from millstream.plan.aggregate import MISSING, Aggregate, builtin
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.api.keyed import KeyedStream
+    from millstream.plan.logical import Node
 
 __all__ = ["KeyedAggregateVerbs"]
 
-K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
+S_co = TypeVar("S_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
+N_co = TypeVar("N_co", covariant=True)
+U_co = TypeVar("U_co", covariant=True)
 A = TypeVar("A")
 
 
-class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
-    """Aggregates of the values of every key; results are values of the key."""
+class KeyedAggregateVerbs(Wrapped, Generic[V_co, S_co, R_co, N_co, U_co]):
+    """Aggregates of the values of every key.
+
+    Their results are an `S_co`: an `R_co` where they are of the type of the values, an `N_co`
+    where they are numbers, and a `U_co` where they are sets of values.
+    """
 
     def reduce(
         self, function: Callable[[V_co, V_co], V_co], *, name: str | None = None
-    ) -> KeyedStream[K, V_co]:
+    ) -> R_co:
         """Combine the values of a key two by two with an associative function.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -41,7 +48,7 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(joined.result())
         [(1, 'a'), (2, 'bbcc')]
         """
-        return self._aggregated(checked_reduce(function), name)
+        return cast("R_co", self._aggregated(checked_reduce(function), name))
 
     def fold(
         self,
@@ -50,7 +57,7 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         *,
         merge: Callable[[A, A], A] | None = None,
         name: str | None = None,
-    ) -> KeyedStream[K, A]:
+    ) -> S_co:
         """Update a copy of `initial` with every value of a key.
 
         With `merge`, which joins two folded parts, values are combined before they move.
@@ -67,9 +74,11 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(lists.result())
         [(1, ['a']), (2, ['bb', 'cc'])]
         """
-        return self._aggregated(checked_fold(initial, function, merge), name)
+        return cast(
+            "S_co", self._aggregated(checked_fold(initial, function, merge), name)
+        )
 
-    def count(self, *, name: str | None = None) -> KeyedStream[K, int]:
+    def count(self, *, name: str | None = None) -> N_co:
         """Count the values of every key.
 
         moves data: combined rows · state: a number per key · waits for the end: yes
@@ -84,9 +93,9 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(rows.result())
         [(0, -1), (1, -3)]
         """
-        return self._aggregated(builtin("count"), name)
+        return cast("N_co", self._aggregated(builtin("count"), name))
 
-    def sum(self, *, name: str | None = None) -> KeyedStream[K, V_co]:
+    def sum(self, *, name: str | None = None) -> R_co:
         """Add up the values of every key.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -101,9 +110,9 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(rows.result())
         [(0, 2), (1, 7)]
         """
-        return self._aggregated(builtin("sum"), name)
+        return cast("R_co", self._aggregated(builtin("sum"), name))
 
-    def min(self, *, name: str | None = None) -> KeyedStream[K, V_co]:
+    def min(self, *, name: str | None = None) -> R_co:
         """Find the smallest value of every key.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -118,9 +127,9 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(rows.result())
         [(0, 2), (1, 1)]
         """
-        return self._aggregated(builtin("min"), name)
+        return cast("R_co", self._aggregated(builtin("min"), name))
 
-    def max(self, *, name: str | None = None) -> KeyedStream[K, V_co]:
+    def max(self, *, name: str | None = None) -> R_co:
         """Find the largest value of every key.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -135,9 +144,9 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(rows.result())
         [(0, 2), (1, 3)]
         """
-        return self._aggregated(builtin("max"), name)
+        return cast("R_co", self._aggregated(builtin("max"), name))
 
-    def mean(self, *, name: str | None = None) -> KeyedStream[K, Any]:
+    def mean(self, *, name: str | None = None) -> S_co:
         """Compute the mean of the values of every key.
 
         moves data: combined rows · state: sum and count per key · waits: yes
@@ -152,9 +161,9 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(rows.result())
         [(0, 2.0), (1, 2.3333333333333335)]
         """
-        return self._aggregated(builtin("mean"), name)
+        return cast("S_co", self._aggregated(builtin("mean"), name))
 
-    def first(self, *, name: str | None = None) -> KeyedStream[K, V_co]:
+    def first(self, *, name: str | None = None) -> R_co:
         """Take the value of every key that arrives first.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -169,9 +178,9 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(rows.result())
         [(0, 2), (1, 1)]
         """
-        return self._aggregated(builtin("first"), name)
+        return cast("R_co", self._aggregated(builtin("first"), name))
 
-    def last(self, *, name: str | None = None) -> KeyedStream[K, V_co]:
+    def last(self, *, name: str | None = None) -> R_co:
         """Take the value of every key that arrives last.
 
         moves data: combined rows · state: one value per key · waits for the end: yes
@@ -186,9 +195,9 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(rows.result())
         [(0, 2), (1, 3)]
         """
-        return self._aggregated(builtin("last"), name)
+        return cast("R_co", self._aggregated(builtin("last"), name))
 
-    def unique(self, *, name: str | None = None) -> KeyedStream[K, set[V_co]]:
+    def unique(self, *, name: str | None = None) -> U_co:
         """Collect the distinct values of every key into a set.
 
         moves data: combined rows · state: a set per key · waits for the end: yes
@@ -203,11 +212,9 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(rows.result())
         [(0, {2}), (1, {1, 3})]
         """
-        return self._aggregated(builtin("unique"), name)
+        return cast("U_co", self._aggregated(builtin("unique"), name))
 
-    def aggregate(
-        self, aggregate: Aggregate, *, name: str | None = None
-    ) -> KeyedStream[K, Any]:
+    def aggregate(self, aggregate: Aggregate, *, name: str | None = None) -> S_co:
         """Apply an aggregate of your own; see `millstream.Aggregate`.
 
         moves data: combined rows if it can merge · state: one value per key · waits: yes
@@ -225,7 +232,7 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         >>> sorted(rows.result())
         [('a', 2), ('b', 1)]
         """
-        return self._aggregated(checked_aggregate(aggregate), name)
+        return cast("S_co", self._aggregated(checked_aggregate(aggregate), name))
 
     def scan(
         self,
@@ -233,7 +240,7 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         *,
         initial: Any = MISSING,
         name: str | None = None,
-    ) -> KeyedStream[K, Any]:
+    ) -> S_co:
         """Emit the running aggregate of the key after every value.
 
         `function` combines the aggregate so far with a value, from `initial` on if it
@@ -252,10 +259,12 @@ class KeyedAggregateVerbs(Wrapped, Generic[K, V_co]):
         [(1, 1), (0, 2), (1, 4)]
         """
         node = scanned(self._graph, self._node, function, initial, name)
-        return self._graph.keyed(node)
+        return cast("S_co", self._of_aggregate(node))
 
-    def _aggregated(
-        self, aggregate: Aggregate, name: str | None
-    ) -> KeyedStream[K, Any]:
+    def _aggregated(self, aggregate: Aggregate, name: str | None) -> Any:
         node = aggregated(self._graph, self._node, aggregate, name)
-        return self._graph.keyed(node)
+        return self._of_aggregate(node)
+
+    def _of_aggregate(self, node: Node) -> Any:
+        """Return what is made of the results of an aggregate."""
+        raise NotImplementedError
