@@ -35,7 +35,14 @@ class GroupedStream(
         "Stream[tuple[K, int]]",
         "Stream[tuple[K, set[V_co]]]",
     ],
-    KeyedWindowVerbs[V_co, "Stream[tuple[K, Any]]", "Stream[tuple[K, V_co]]"],
+    KeyedWindowVerbs[
+        V_co,
+        "Stream[tuple[K, Any]]",
+        "Stream[tuple[K, V_co]]",
+        "Stream[tuple[K, int]]",
+        "Stream[tuple[K, set[V_co]]]",
+        "Stream[tuple[K, list[V_co]]]",
+    ],
     Generic[K, V_co],
 ):
     """Rows grouped by key; an aggregation or a window must follow.

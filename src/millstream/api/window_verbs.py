@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.api import window_functions as windows
 from millstream.api.building import located, user_location
@@ -36,6 +36,9 @@ T_co = TypeVar("T_co", covariant=True)
 V_co = TypeVar("V_co", covariant=True)
 S_co = TypeVar("S_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
+N_co = TypeVar("N_co", covariant=True)
+U_co = TypeVar("U_co", covariant=True)
+L_co = TypeVar("L_co", covariant=True)
 
 _ANY_WINDOW = (CountWindows, TimeWindows, SessionWindows, GlobalWindow)
 
@@ -45,7 +48,14 @@ class WindowVerbs(Wrapped, Generic[T_co]):
 
     def window(
         self, window: AnyWindow, *, allowed_lateness: Duration = 0
-    ) -> WindowedStream[T_co, Stream[Any]]:
+    ) -> WindowedStream[
+        T_co,
+        Stream[Any],
+        Stream[T_co],
+        Stream[int],
+        Stream[set[T_co]],
+        Stream[list[T_co]],
+    ]:
         """Put all rows into windows, in one task; a verb of `WindowedStream` follows.
 
         `window` is made by a function of `millstream.windows`.  For `allowed_lateness`
@@ -150,15 +160,12 @@ class WindowVerbs(Wrapped, Generic[T_co]):
         return self.window(given).reduce(function, name=name)
 
 
-class KeyedWindowVerbs(Wrapped, Generic[V_co, S_co, R_co]):
-    """Windows of every key.
-
-    Their results are an `S_co`, or an `R_co` where they are of the type of the values.
-    """
+class KeyedWindowVerbs(Wrapped, Generic[V_co, S_co, R_co, N_co, U_co, L_co]):
+    """Windows of every key; what their results are, `WindowedStream` says."""
 
     def window(
         self, window: AnyWindow, *, allowed_lateness: Duration = 0
-    ) -> WindowedStream[V_co, S_co]:
+    ) -> WindowedStream[V_co, S_co, R_co, N_co, U_co, L_co]:
         """Put the values of every key into windows; a verb of `WindowedStream` follows.
 
         `window` is made by a function of `millstream.windows`.  For `allowed_lateness`
@@ -210,7 +217,7 @@ class KeyedWindowVerbs(Wrapped, Generic[V_co, S_co, R_co]):
         [(0, 4), (0, 6), (1, 4)]
         """
         given = windows.count(size, slide, exact=False)
-        return cast("R_co", self.window(given).reduce(function, name=name))
+        return self.window(given).reduce(function, name=name)
 
     def sliding_p_time_reduce(
         self,
@@ -233,7 +240,7 @@ class KeyedWindowVerbs(Wrapped, Generic[V_co, S_co, R_co]):
         >>> handle = sums.collect()
         """
         given = windows.sliding(size, slide, time="processing")
-        return cast("R_co", self.window(given).reduce(function, name=name))
+        return self.window(given).reduce(function, name=name)
 
     def sliding_e_time_reduce(
         self,
@@ -259,7 +266,7 @@ class KeyedWindowVerbs(Wrapped, Generic[V_co, S_co, R_co]):
         [(0, 4), (0, 12), (1, 1)]
         """
         given = windows.sliding(size, slide)
-        return cast("R_co", self.window(given).reduce(function, name=name))
+        return self.window(given).reduce(function, name=name)
 
 
 class LateVerbs(Wrapped):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from millstream.api.aggregating import checked_fold, checked_reduce
 from millstream.api.building import checked_aggregate, checked_function
@@ -31,6 +31,10 @@ __all__ = ["WindowInput", "WindowedStream", "pairs_of", "values_of"]
 
 V_co = TypeVar("V_co", covariant=True)
 S_co = TypeVar("S_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
+N_co = TypeVar("N_co", covariant=True)
+U_co = TypeVar("U_co", covariant=True)
+L_co = TypeVar("L_co", covariant=True)
 A = TypeVar("A")
 
 
@@ -60,7 +64,7 @@ class WindowInput:
         return isinstance(self.window, CountWindows) and self.node.makes_times
 
 
-class WindowedStream(Generic[V_co, S_co]):
+class WindowedStream(Generic[V_co, S_co, R_co, N_co, U_co, L_co]):
     """Values in windows; one of its verbs says what becomes of a window.
 
     Every window with values has a result.  Of a stream with keys every key has its own
@@ -68,12 +72,16 @@ class WindowedStream(Generic[V_co, S_co]):
     stream without keys one task has all.
     Results of windows in event time have the last millisecond of the window as their
     timestamp; other results have none.
+
+    For type checkers, results are an `S_co`: an `R_co` where they are of the type of the
+    values, an `N_co` where they are numbers, a `U_co` and an `L_co` where they are sets and
+    lists of values.
     """
 
     def __init__(
         self,
         given: WindowInput,
-        makes: Callable[[Node], S_co],
+        makes: Callable[[Node], Any],
         *,
         shows_window: bool = False,
     ) -> None:
@@ -81,7 +89,7 @@ class WindowedStream(Generic[V_co, S_co]):
         self._makes = makes
         self._shows_window = shows_window
 
-    def with_window(self) -> WindowedStream[V_co, S_co]:
+    def with_window(self) -> WindowedStream[V_co, S_co, S_co, S_co, S_co, S_co]:
         """Let results be pairs of the `Window` and what the verb makes of it.
 
         Examples
@@ -99,7 +107,7 @@ class WindowedStream(Generic[V_co, S_co]):
 
     def reduce(
         self, function: Callable[[V_co, V_co], V_co], *, name: str | None = None
-    ) -> S_co:
+    ) -> R_co:
         """Combine the values of a window two by two with an associative function.
 
         In event time they are taken in the order of their timestamps.
@@ -116,7 +124,10 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         ['abc', 'bcd', 'cde']
         """
-        return self._made("reduce", checked_reduce(function), name, is_ordered=True)
+        return cast(
+            "R_co",
+            self._made("reduce", checked_reduce(function), name, is_ordered=True),
+        )
 
     def fold(
         self,
@@ -145,7 +156,7 @@ class WindowedStream(Generic[V_co, S_co]):
         ['ba', 'dc']
         """
         aggregate = checked_fold(initial, function, merge)
-        return self._made("fold", aggregate, name, is_ordered=True)
+        return cast("S_co", self._made("fold", aggregate, name, is_ordered=True))
 
     def aggregate(self, aggregate: Aggregate, *, name: str | None = None) -> S_co:
         """Apply an aggregate of your own; see `millstream.Aggregate`.
@@ -164,9 +175,9 @@ class WindowedStream(Generic[V_co, S_co]):
         [3, 2]
         """
         checked_aggregate(aggregate)
-        return self._made("aggregate", aggregate, name, is_ordered=True)
+        return cast("S_co", self._made("aggregate", aggregate, name, is_ordered=True))
 
-    def count(self, *, name: str | None = None) -> S_co:
+    def count(self, *, name: str | None = None) -> N_co:
         """Count the values of every window.
 
         state: a number per key and pane
@@ -181,9 +192,9 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [('a', 2), ('a', 2)]
         """
-        return self._made("count", builtin("count"), name)
+        return cast("N_co", self._made("count", builtin("count"), name))
 
-    def sum(self, *, name: str | None = None) -> S_co:
+    def sum(self, *, name: str | None = None) -> R_co:
         """Add up the values of every window.
 
         state: one value per key and pane
@@ -198,9 +209,9 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [3, 12]
         """
-        return self._made("sum", builtin("sum"), name)
+        return cast("R_co", self._made("sum", builtin("sum"), name))
 
-    def min(self, *, name: str | None = None) -> S_co:
+    def min(self, *, name: str | None = None) -> R_co:
         """Find the smallest value of every window.
 
         state: one value per key and pane
@@ -215,9 +226,9 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [2, 2]
         """
-        return self._made("min", builtin("min"), name)
+        return cast("R_co", self._made("min", builtin("min"), name))
 
-    def max(self, *, name: str | None = None) -> S_co:
+    def max(self, *, name: str | None = None) -> R_co:
         """Find the largest value of every window.
 
         state: one value per key and pane
@@ -232,7 +243,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [4, 3]
         """
-        return self._made("max", builtin("max"), name)
+        return cast("R_co", self._made("max", builtin("max"), name))
 
     def mean(self, *, name: str | None = None) -> S_co:
         """Compute the mean of the values of every window.
@@ -249,9 +260,9 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [3.0, 2.5]
         """
-        return self._made("mean", builtin("mean"), name)
+        return cast("S_co", self._made("mean", builtin("mean"), name))
 
-    def first(self, *, name: str | None = None) -> S_co:
+    def first(self, *, name: str | None = None) -> R_co:
         """Take the first value of every window; in event time the earliest.
 
         state: one value per key and pane
@@ -268,9 +279,9 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [3, 12]
         """
-        return self._made_in_time("first", FIRST_IN_TIME, name)
+        return cast("R_co", self._made_in_time("first", FIRST_IN_TIME, name))
 
-    def last(self, *, name: str | None = None) -> S_co:
+    def last(self, *, name: str | None = None) -> R_co:
         """Take the last value of every window; in event time the latest.
 
         state: one value per key and pane
@@ -287,9 +298,9 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [5, 12]
         """
-        return self._made_in_time("last", LAST_IN_TIME, name)
+        return cast("R_co", self._made_in_time("last", LAST_IN_TIME, name))
 
-    def unique(self, *, name: str | None = None) -> S_co:
+    def unique(self, *, name: str | None = None) -> U_co:
         """Collect the distinct values of every window into a set.
 
         state: a set per key and pane
@@ -304,9 +315,9 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [['a', 'b']]
         """
-        return self._made("unique", builtin("unique"), name)
+        return cast("U_co", self._made("unique", builtin("unique"), name))
 
-    def collect(self, *, name: str | None = None) -> S_co:
+    def collect(self, *, name: str | None = None) -> L_co:
         """Return the values of every window as a list.
 
         In event time they are in the order of their timestamps.
@@ -325,7 +336,7 @@ class WindowedStream(Generic[V_co, S_co]):
         >>> rows.result()
         [[0, 1], [1, 2], [2, 3]]
         """
-        return self._made("collect", None, name)
+        return cast("L_co", self._made("collect", None, name))
 
     def map_window(
         self, function: Callable[[Window, list[V_co]], Any], *, name: str | None = None
@@ -348,9 +359,9 @@ class WindowedStream(Generic[V_co, S_co]):
         [(1, 2), (30, 1)]
         """
         checked_function("map_window", function)
-        return self._made("map_window", None, name, function=function)
+        return cast("S_co", self._made("map_window", None, name, function=function))
 
-    def _made_in_time(self, verb: str, in_time: Aggregate, name: str | None) -> S_co:
+    def _made_in_time(self, verb: str, in_time: Aggregate, name: str | None) -> Any:
         given = self._given
         if given.is_timed and not given.waits_for_order:
             return self._made(verb, in_time, name, sees_times=True)
@@ -358,7 +369,7 @@ class WindowedStream(Generic[V_co, S_co]):
 
     def _made(
         self, verb: str, aggregate: Aggregate | None, name: str | None, **details: Any
-    ) -> S_co:
+    ) -> Any:
         spec = Windowed(
             self._given.window,
             aggregate,
