@@ -77,7 +77,7 @@ def test_nothing_of_the_inside_is_among_the_public_names() -> None:
         "protocol",
         "runtime",
     }
-    modules |= {"annotations", "cli", "simulation", "state", "testing"}
+    modules |= {"annotations", "cli", "simulation", "state", "testing", "values"}
     names = {name for name in vars(ms) if not name.startswith("_")}
     inside = {"add", "as_input", "rebuffered", "remember", "untimed", "with_value"}
 

@@ -223,7 +223,7 @@ def test_zip_pairs_by_position_whatever_arrives_first(
     """Rows without a partner are dropped at the end."""
     (operator,) = operators([specs.Zip()])
     sides: tuple[list[Any], list[Any]] = (list(left), list(right))
-    pairs = []
+    pairs: list[Any] = []
     for port, size in [*turns, (0, 99), (1, 99)]:
         pairs += operator.process(sides[port][:size], port)
         del sides[port][:size]

@@ -342,7 +342,7 @@ def test_count_windows_say_what_the_naive_answer_says(
     operator = window_operator_of(
         Windowed(window, aggregate, shows_window=True), is_timed=False
     )
-    made = []
+    made: list[Any] = []
     for start in range(0, len(rows), batch):
         made += operator.process(rows[start : start + batch])
     made += [row for batch_rows in operator.finish() for row in batch_rows]

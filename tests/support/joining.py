@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from millstream.plan.spec import Spec
     from millstream.state.base import Segment
     from millstream.state.settings import StateSettings
+    from millstream.values import Batch
 
 __all__ = [
     "Came",
@@ -163,7 +164,7 @@ class TaskHarness:
         self.operator.state.restore(self._segments, (0, SHARDS))
         self._segments, self._epoch = [], 0
 
-    def _take(self, batches: Iterable[list[Any]]) -> None:
+    def _take(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
             self.rows += batch
             if self._is_timed:

@@ -1,7 +1,8 @@
 """The interface of an operator inside a task.
 
 An operator gets whole batches and returns whole batches.  It knows neither where
-they come from nor where they go.
+they come from nor where they go.  Which kind of batches it takes, `Rows` or data frames, it
+says itself: the plan gives it no others, so nothing here does.
 
 `Operator` is what all have; each is a `OneInputOperator` or a `TwoInputOperator`.  What
 some do besides is in classes that they inherit from as well: those for whom event time
@@ -18,6 +19,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from millstream.state.task_state import TaskState
+from millstream.values import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
     from millstream.state.base import State
+    from millstream.values import Batch
 
 __all__ = [
     "EarlyEndingOperator",
@@ -37,8 +40,6 @@ __all__ = [
     "TwoInputOperator",
     "do_nothing",
 ]
-
-Rows = list[Any]
 
 
 def do_nothing() -> None:
@@ -57,18 +58,18 @@ class Operator:
         #: The nodes of the plan that this operator carries out.
         self.nodes = nodes
 
-    def begin_undo(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - all, by default
+    def begin_undo(self, rows: Any) -> Callable[[], None]:  # noqa: ARG002 - all, by default
         """Return what undoes a `process` of these rows that raised.
 
         Called before every batch where dead letters are collected, and only there.
         """
         return self.state.kept() if isinstance(self.state, TaskState) else do_nothing
 
-    def flush(self) -> Rows:
+    def flush(self) -> Batch:
         """Return the rows held back only to save work; called before every cut."""
         return []
 
-    def finish(self) -> Iterable[Rows]:
+    def finish(self) -> Iterable[Batch]:
         """Yield the rows that follow from the end of the input."""
         return ()
 
@@ -89,7 +90,7 @@ class OneInputOperator(Operator, ABC):
     """An operator to which all rows come alike."""
 
     @abstractmethod
-    def process(self, rows: Rows) -> Rows:
+    def process(self, rows: Any) -> Batch:
         """Take a batch and return what follows from it."""
 
     def reset(self) -> None:
@@ -106,7 +107,7 @@ class TwoInputOperator(Operator, ABC):
     """An operator that tells its inputs apart, by port; it is the first of its stage."""
 
     @abstractmethod
-    def process(self, rows: Rows, port: int) -> Rows:
+    def process(self, rows: Any, port: int) -> Batch:
         """Take a batch of input `port` and return what follows from it."""
 
     def on_input_end(self, port: int) -> None:
@@ -131,9 +132,9 @@ class TimedOperator(Operator):
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         super().__init__(nodes)
         #: Rows that came too late, until its task takes them.
-        self.late: Rows = []
+        self.late: Batch = []
 
-    def advance(self, time: int) -> Iterable[Rows]:  # noqa: ARG002 - nothing, by default
+    def advance(self, time: int) -> Iterable[Batch]:  # noqa: ARG002 - nothing, by default
         """Yield the rows that follow from event time having come to `time`.
 
         Nothing with a timestamp of `time` or less follows, except what is late.
@@ -148,7 +149,7 @@ class TickingOperator(Operator, ABC):
     tick_at_ms: int | None = None
 
     @abstractmethod
-    def tick(self, now_ms: int) -> Iterable[Rows]:
+    def tick(self, now_ms: int) -> Iterable[Batch]:
         """Yield the rows that follow from the wall clock; called at `tick_at_ms`."""
 
 
@@ -160,7 +161,7 @@ class SealingOperator(Operator, ABC):
         """Hold back nothing that was written when it is sealed the next time."""
 
     @abstractmethod
-    def seal(self, epoch: Epoch) -> Any:
+    def seal(self, epoch: Epoch) -> object:
         """Make what was written ready for a commit and name it, maybe `Later`."""
 
 

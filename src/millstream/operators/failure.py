@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from millstream.operators.base import Operator, Rows
+    from millstream.operators.base import Operator
     from millstream.plan.logical import Node
+    from millstream.values import Batch
 
 __all__ = [
     "Blame",
@@ -98,7 +99,7 @@ class Blame:
 def blame(
     error: BaseException,
     operator: Operator,
-    rows: Rows | None,
+    rows: Batch | None,
     stage: Sequence[Node] = (),
 ) -> Blame:
     """Find what `error`, raised inside ``operator.process(rows)``, is about.
@@ -135,7 +136,7 @@ def _text(rows: Any, index: int, operator: Operator) -> str:
     return _shortened(row)
 
 
-def blame_key(error: BaseException, nodes: Sequence[Node], rows: Rows) -> Blame | None:
+def blame_key(error: BaseException, nodes: Sequence[Node], rows: Batch) -> Blame | None:
     """Find which of the rows that were to be sent has a key that cannot be one."""
     place = _refused_key(_frames(error.__traceback__))
     return None if place is None else _blame_key(nodes[-1:], rows, place, nodes)
@@ -143,7 +144,7 @@ def blame_key(error: BaseException, nodes: Sequence[Node], rows: Rows) -> Blame 
 
 def _blame_key(
     nodes: Sequence[Node],
-    rows: Rows | None,
+    rows: Batch | None,
     place: tuple[int, int],
     stage: Sequence[Node] = (),
 ) -> Blame:
@@ -203,7 +204,7 @@ def is_record_to_blame(error: BaseException) -> bool:
     return not is_in_state or isinstance(error, TypeError)
 
 
-def row_index(error: BaseException, rows: Rows) -> int | None:
+def row_index(error: BaseException, rows: Batch) -> int | None:
     """Return which row of a batch an error is about, if that can be seen."""
     frames = _frames(error.__traceback__)
     place = _refused_key(frames)
@@ -220,7 +221,7 @@ def _frames(trace: TracebackType | None) -> list[TracebackType]:
     return frames
 
 
-def _row_index(frames: list[TracebackType], rows: Rows | None) -> int | None:
+def _row_index(frames: list[TracebackType], rows: Batch | None) -> int | None:
     for frame in frames:
         iterator = frame.tb_frame.f_locals.get("rows_iterator")
         if iterator is not None and rows is not None:

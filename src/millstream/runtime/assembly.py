@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from millstream.config import Config
     from millstream.connectors.base import Split
-    from millstream.operators.base import Operator, Rows
+    from millstream.operators.base import Operator
     from millstream.plan.logical import Node
     from millstream.plan.stages import Edge, Stage
     from millstream.ports import Clock, Network
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from millstream.runtime.intake import Intake
     from millstream.runtime.task_cut import TaskCut
     from millstream.runtime.timers import Timers
+    from millstream.values import Rows
 
     Emit = Callable[[int, int, Epoch, Rows], None]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.ports import Done
 
@@ -19,7 +19,7 @@ __all__ = ["Inline", "Threaded", "for_driver"]
 
 _DRIVER_LAST_S = 2.0
 
-_Piece = tuple[Any, "Callable[[], Any]"]
+_Piece = tuple[object, "Callable[[], object]"]
 
 
 class Inline:
@@ -28,7 +28,7 @@ class Inline:
     def __init__(self) -> None:
         self._done: list[Done] = []
 
-    def submit(self, tag: Any, work: Callable[[], Any]) -> None:
+    def submit(self, tag: object, work: Callable[[], object]) -> None:
         """Run the piece now."""
         self._done.append(_run(tag, work))
 
@@ -59,7 +59,7 @@ class Threaded:
         self._thread: threading.Thread | None = None
         self._is_closed = threading.Event()
 
-    def submit(self, tag: Any, work: Callable[[], Any]) -> None:
+    def submit(self, tag: object, work: Callable[[], object]) -> None:
         """Run the piece after those before it."""
         if self._thread is None:
             self._thread = threading.Thread(
@@ -95,7 +95,7 @@ def for_driver() -> Threaded:
     return Threaded("millstream-driver-files", last_s=_DRIVER_LAST_S)
 
 
-def _run(tag: Any, work: Callable[[], Any]) -> Done:
+def _run(tag: object, work: Callable[[], object]) -> Done:
     try:
         return Done(tag, work())
     except BaseException as error:  # noqa: BLE001 - handed to whoever polls

@@ -24,7 +24,7 @@ from millstream.plan.nodes import Combine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from millstream.operators.base import Operator, Rows
+    from millstream.operators.base import Operator
     from millstream.operators.failure import Blame
     from millstream.plan.logical import Node
     from millstream.plan.stages import Stage
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from millstream.runtime.guard import Guard, Guarded
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
+    from millstream.values import Batch
 
-    _Step = tuple[Operator, Callable[[Rows], Rows], TimedOperator | None]
+    _Step = tuple[Operator, Callable[[Batch], Batch], TimedOperator | None]
     """An operator, what it does to a batch, and itself if it may have late rows."""
 
 __all__ = ["FAILURES", "Chain", "TaskFailedError"]
@@ -99,7 +100,7 @@ class Chain:
         """Return what happens to a batch that comes on a port."""
         steps: list[_Step] = []
         for operator in self.operators:
-            process: Callable[[Rows], Rows]
+            process: Callable[[Batch], Batch]
             if isinstance(operator, TwoInputOperator):
                 process = partial(operator.process, port=port)
             else:
@@ -117,7 +118,7 @@ class Chain:
         """How far an iteration has come that is decided over here."""
         return self._deciders[0].rounds if self._deciders else None
 
-    def process(self, rows: Rows, port: int) -> None:
+    def process(self, rows: Batch, port: int) -> None:
         """Run a batch of the intake through all operators."""
         self._batch_rows = len(rows)
         self.rows_in += len(rows)
@@ -126,7 +127,7 @@ class Chain:
             steps = self._steps_by_port[port] = self._steps_of(port)
         self._run(rows, steps)
 
-    def _run(self, rows: Rows, steps: list[_Step]) -> None:
+    def _run(self, rows: Batch, steps: list[_Step]) -> None:
         """Run rows through operators and route what comes out."""
         for operator, process, timed in steps:
             if len(rows) == 0:
@@ -140,7 +141,7 @@ class Chain:
         if len(rows) > 0:
             self._route(rows)
 
-    def _guarded(self, guarded: Guarded, operator: Operator, rows: Rows) -> Rows:
+    def _guarded(self, guarded: Guarded, operator: Operator, rows: Batch) -> Batch:
         is_first = operator is self.operators[0]
 
         def locate(index: int | None) -> str:
@@ -148,7 +149,7 @@ class Chain:
 
         return guarded.process(rows, self.now_ns, locate)
 
-    def _route(self, rows: Rows) -> None:
+    def _route(self, rows: Batch) -> None:
         self.rows_out += len(rows)
         for router in self._routers[self._intake.outlet]:
             try:
@@ -162,7 +163,7 @@ class Chain:
             except FAILURES as error:
                 raise self._unsent(error, rows) from error
 
-    def _unsent(self, error: BaseException, rows: Rows) -> TaskFailedError:
+    def _unsent(self, error: BaseException, rows: Batch) -> TaskFailedError:
         """Return what tells the coordinator which record could not be sent on."""
         nodes = self._stage.nodes
         found = blame_key(error, nodes, rows)
@@ -179,7 +180,7 @@ class Chain:
         self,
         error: BaseException,
         operator: Operator,
-        rows: Rows | None,
+        rows: Batch | None,
         occasion: str | None = None,
     ) -> TaskFailedError:
         """Return what tells the coordinator who raised, and about which record.
@@ -228,12 +229,12 @@ class Chain:
     def emit_from(
         self,
         index: int,
-        words: Callable[[], Iterable[Rows]],
+        words: Callable[[], Iterable[Batch]],
         occasion: str | None = None,
     ) -> Iterator[None]:
         """Send what an operator says by itself through those behind it."""
         operator, _, timed = self._steps[index]
-        batches: Iterator[Rows] | None = None
+        batches: Iterator[Batch] | None = None
         while True:
             try:
                 if batches is None:

@@ -19,7 +19,7 @@ source through every stage without an unbounded buffer.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.errors import RemoteProtocolError, TransportError
 from millstream.protocol.barrier import Barrier, Hops, RoundEnd, Splits
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import Generation, PeerId
     from millstream.runtime.splits import SplitsHeard
     from millstream.state.spill_buffer import Kept
+    from millstream.values import Batch
 
 __all__ = [
     "BackChannel",
@@ -50,7 +51,6 @@ __all__ = [
     "RemoteCarrier",
 ]
 
-Rows = list[Any]
 Mark = Barrier | Watermark | RoundEnd | Hops | Splits
 
 _CREDIT_PARTS = 4
@@ -80,7 +80,7 @@ class InputChannel:
         self.is_remote = False
         #: Bytes of the batches that came from another worker and were taken.
         self.bytes_taken = 0
-        self._queue: deque[tuple[Rows | Mark, int]] = deque()
+        self._queue: deque[tuple[Batch | Mark, int]] = deque()
         #: Called with every element that came.
         self.wake: Callable[[InputChannel], None] = _no_wake
         self._sequence = 0
@@ -109,7 +109,7 @@ class InputChannel:
         return bool(self._queue) and isinstance(self._queue[0][0], Barrier)
 
     def receive(
-        self, kind: PacketKind, sequence: int, body: Rows | Mark, cost: int
+        self, kind: PacketKind, sequence: int, body: Batch | Mark, cost: int
     ) -> None:
         """Take the next element of the channel from its carrier."""
         if sequence != self._sequence:
@@ -141,7 +141,7 @@ class InputChannel:
             raise RemoteProtocolError(msg)
         self._epoch = barrier.epoch
 
-    def take(self) -> Rows | Mark:
+    def take(self) -> Batch | Mark:
         """Return the oldest element and give its credit back."""
         body, cost = self._queue.popleft()
         if not isinstance(body, Mark):
@@ -152,7 +152,7 @@ class InputChannel:
                 self.grant(cost)
         return body
 
-    def _keep(self, body: Rows | Mark, cost: int) -> None:
+    def _keep(self, body: Batch | Mark, cost: int) -> None:
         self._queue.append((body, cost))
 
     def close(self) -> None:
@@ -185,13 +185,13 @@ class BackChannel(InputChannel):
         """Whether `take` would return a barrier."""
         return bool(self._elements) and isinstance(self._elements[0], Barrier)
 
-    def take(self) -> Rows | Mark:
+    def take(self) -> Batch | Mark:
         """Return the oldest element."""
         element = self._elements.popleft()
         if isinstance(element, Mark):
             return element
         self._spill_buffer.free([element])
-        rows: Rows = element.load()
+        rows: Batch = element.load()
         self.rows_taken += len(rows)
         return rows
 
@@ -200,7 +200,7 @@ class BackChannel(InputChannel):
         self._elements.clear()
         super().close()
 
-    def _keep(self, body: Rows | Mark, cost: int) -> None:
+    def _keep(self, body: Batch | Mark, cost: int) -> None:
         if isinstance(body, Mark):
             self._elements.append(body)
         else:
@@ -234,7 +234,7 @@ class LocalCarrier:
         """Most rows of a batch; a reference costs the same for any number."""
         return None
 
-    def send(self, rows: Rows) -> None:
+    def send(self, rows: Batch) -> None:
         """Hand a batch over; takes one batch of credit."""
         self._credit -= 1
         self._target.receive(PacketKind.BATCH, self._sequence, rows, 1)
@@ -299,7 +299,7 @@ class RemoteCarrier:
         """Most rows of a batch, so that one of large rows does not overdraw by much."""
         return self._rows_max
 
-    def send(self, rows: Rows) -> None:
+    def send(self, rows: Batch) -> None:
         """Send a batch; one too long for a packet is cut in halves.
 
         Whoever asks for it, a task or a timer: what cannot be sent is held against the
@@ -339,7 +339,7 @@ class RemoteCarrier:
             raise RemoteProtocolError(msg)
         self._credit += amount
 
-    def _packet(self, kind: PacketKind, body: Rows | Mark | None) -> Packet:
+    def _packet(self, kind: PacketKind, body: Batch | Mark | None) -> Packet:
         return Packet(kind, self._generation, self._channel.id, self._sequence, body)
 
 
@@ -394,7 +394,7 @@ class OutputChannel:
         self.carrier = carrier
         self.is_closed = False
         self._policy: BufferPolicy = channel.edge.buffer
-        self._parts: list[Rows] = []
+        self._parts: list[Batch] = []
         self._row_count = 0
         self._is_due = False
         #: Waits for the rows before it to leave; its task puts nothing in meanwhile.
@@ -412,7 +412,7 @@ class OutputChannel:
         """Whether it holds rows that should have left."""
         return self._is_due or self._row_count >= self._policy.rows
 
-    def put(self, rows: Rows, now_ns: int) -> None:
+    def put(self, rows: Batch, now_ns: int) -> None:
         """Buffer rows and send the batches that are full."""
         if self.is_closed or len(rows) == 0:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from millstream.runtime.router import Router
 from millstream.state.frame_codec import frame_shards
 
 if TYPE_CHECKING:
+    import polars as pl
     from numpy.typing import NDArray
 
     from millstream.protocol.routing import RoutingTable
@@ -26,14 +27,14 @@ class ColumnsRouter(Router):
     ) -> None:
         super().__init__(channels)
         self._names = names
-        self._owners: NDArray[Any] = np.array(table.owners, dtype=np.uint16)
+        self._owners: NDArray[np.uint16] = np.array(table.owners, dtype=np.uint16)
 
-    def route(self, rows: Any, now_ns: int) -> None:
+    def route(self, rows: pl.DataFrame, now_ns: int) -> None:
         """Put the rows of every task into the buffer of its channel."""
         owners = self._owners[frame_shards(rows, self._names, len(self._owners))]
         order = np.argsort(owners, kind="stable")
         ends = np.cumsum(np.bincount(owners, minlength=len(self.channels)))
-        grouped: Any = rows[order]
+        grouped = rows[order]
         start = 0
         for channel, end in zip(self.channels, ends.tolist(), strict=True):
             if end > start:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from millstream.protocol.termination import TerminationProbe
     from millstream.runtime.channels import InputChannel, Mark, OutputChannel
     from millstream.state.base import ShardRange, State
-
-    Rows = list[Any]
+    from millstream.values import Batch as Rows
 
 __all__ = ["FreeHeadIntake"]
 

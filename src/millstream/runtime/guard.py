@@ -11,7 +11,7 @@ Which operators can be taken back is their own business (`Operator.begin_undo`).
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from millstream.credentials import without_credentials
 from millstream.operators.base import TimedOperator
@@ -25,19 +25,22 @@ from millstream.state.batches import joined
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.operators.base import Operator, Rows
+    from millstream.operators.base import Operator
     from millstream.plan.logical import Node
     from millstream.runtime.router import Router
+    from millstream.values import Batch, Row
 
-    Process = Callable[[Rows], Rows]
+    Process = Callable[[Batch], Batch]
 
     Locate = Callable[[int | None], str]
     """Says which record is meant, by its number in the batch if it has one."""
 
-    Failed = Callable[[Exception, Rows, int], int | None]
+    Failed = Callable[[Exception, Batch, int], int | None]
     """Says which record of a part, that begins at a number, failed, if that is known."""
 
 __all__ = ["Guard", "Guarded"]
+
+T = TypeVar("T")
 
 
 class Guard:
@@ -56,11 +59,11 @@ class Guard:
         """Return the operator, of which failing records become dead letters."""
         return Guarded(self, operator, process)
 
-    def route(self, router: Router, rows: Rows, now_ns: int, node: Node) -> None:
+    def route(self, router: Router, rows: Batch, now_ns: int, node: Node) -> None:
         """Route all records but those whose target cannot be found."""
         letters: list[DeadLetter] = []
 
-        def refuse(error: Exception, part: Rows, start: int) -> int | None:
+        def refuse(error: Exception, part: Batch, start: int) -> int | None:
             index = row_index(error, part)
             if index is None:
                 index = _the_only(part)
@@ -96,11 +99,11 @@ class Guarded:
         #: Whether what it did for a record cannot be taken back.
         self._has_side_effects = isinstance(operator, ForEachOperator)
 
-    def process(self, rows: Rows, now_ns: int, locate: Locate) -> Rows:
+    def process(self, rows: Batch, now_ns: int, locate: Locate) -> Batch:
         """Return what the operator makes of all records but the failing ones."""
         operator, letters = self._operator, []
 
-        def refuse(error: Exception, part: Rows, start: int) -> int | None:
+        def refuse(error: Exception, part: Batch, start: int) -> int | None:
             found = blame(error, operator, part)
             index = _the_only(part) if found.row_index is None else found.row_index
             if index is not None:
@@ -121,7 +124,7 @@ class Guarded:
         kept = [part for part in made if len(part) > 0]
         return joined(kept) if kept else []
 
-    def _attempt(self, part: Rows) -> Rows:
+    def _attempt(self, part: Batch) -> Batch:
         """Return what the operator makes of some records; undo it if one fails."""
         undo, timed = self._operator.begin_undo(part), self._timed
         late = 0 if timed is None else len(timed.late)
@@ -131,14 +134,14 @@ class Guarded:
         except Exception:
             undo()
             if timed is not None:
-                del timed.late[late:]
+                timed.late = timed.late[:late]
                 timed.late_count = late_count
             raise
 
 
 def _without_failing(
-    rows: Rows, size: int, attempt: Callable[[Rows], Any], refuse: Failed
-) -> list[Any]:
+    rows: Batch, size: int, attempt: Callable[[Batch], T], refuse: Failed
+) -> list[T]:
     """Return what `attempt` makes of the rows, in parts, in order."""
     starts = range(0, len(rows), size)
     pending = [(start, rows[start : start + size]) for start in reversed(starts)]
@@ -158,15 +161,15 @@ def _without_failing(
     return made
 
 
-def _the_only(part: Rows) -> int | None:
+def _the_only(part: Batch) -> int | None:
     return 0 if len(part) == 1 else None
 
 
-def _record(part: Any, index: int) -> Any:
+def _record(part: Batch, index: int) -> Row:
     """Return a record of a batch; of a data frame without the columns nobody knows."""
     if isinstance(part, list):
         return part[index]
-    named: dict[str, Any] = part.row(index, named=True)
+    named = part.row(index, named=True)
     return {name: value for name, value in named.items() if name not in HIDDEN}
 
 

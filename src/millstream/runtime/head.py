@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from millstream.protocol.rounds import Decision
     from millstream.runtime.channels import InputChannel, Mark, OutputChannel
     from millstream.state.base import State
-
-    Rows = list[Any]
+    from millstream.values import Batch as Rows
 
 __all__ = ["DeciderIntake", "HeadIntake"]
 

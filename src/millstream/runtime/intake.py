@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from millstream.protocol.messages import Offset
     from millstream.runtime.channels import InputChannel
     from millstream.state.base import State
+    from millstream.values import Batch as Rows
 
 __all__ = ["ChannelIntake", "Intake", "SourceIntake"]
-
-Rows = list[Any]
 
 
 class ChannelIntake:

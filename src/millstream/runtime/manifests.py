@@ -6,7 +6,7 @@ Pure bookkeeping: nothing here reads or writes a file, or knows when an epoch is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
 from millstream.plan.ended import live_operators, remains_of
@@ -19,7 +19,7 @@ from millstream.state.plain import OBJECTS, decode, form_of
 
 if TYPE_CHECKING:
     from millstream.protocol import snapshot_events as events
-    from millstream.protocol.messages import Ended, Sealed, SnapshotId
+    from millstream.protocol.messages import Ended, Sealed, SnapshotId, StoredFile
     from millstream.runtime.deployment import Deployment
     from millstream.state.manifest import Transaction
 
@@ -163,7 +163,7 @@ class ManifestBuilder:
         return tuple(sorted(now.union(known & set(before))))
 
 
-def _reference(file: Any, report: Sealed, *, since: int) -> FileRef:
+def _reference(file: StoredFile, report: Sealed, *, since: int) -> FileRef:
     name, length, digest, operators = file
     return FileRef(
         name, length, digest, tuple(operators), since == 0, report.epoch, since,

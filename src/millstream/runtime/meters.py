@@ -6,7 +6,7 @@ here, in time that grows with the channels of the task and with what waits in th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.protocol.messages import Sealed
 from millstream.protocol.metrics import OutputMetrics, RoundMetrics, TaskMetrics
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from millstream.runtime.sealing import Report
     from millstream.runtime.task import Task
     from millstream.runtime.task_time import TaskTime
+    from millstream.state.base import State
 
 __all__ = ["SPLITS_MAX", "measured", "note_stored"]
 
@@ -100,12 +101,12 @@ def _slowest(splits: dict[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(told[:SPLITS_MAX])
 
 
-def _entries(state: Any) -> int:
+def _entries(state: State | None) -> int:
     """Return how many keys a table has; none of other states, which have no keys."""
     if isinstance(state, TableAndValue):
         state = state._table  # noqa: SLF001 - nobody else counts
-    is_table = hasattr(state, "touch") and hasattr(state, "items")
-    return len(state.items()) if is_table else 0
+    items = getattr(state, "items", None)
+    return len(items()) if items is not None and hasattr(state, "touch") else 0
 
 
 def _rounds(rounds: RoundsSoFar | None) -> RoundMetrics | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream import errors
 from millstream.credentials import cleansed, holds_secret, without_credentials
@@ -107,9 +107,10 @@ def _pickled(error: BaseException) -> bytes:
     return b""
 
 
-def _restated(error: BaseException) -> Any:
+def _restated(error: BaseException) -> BaseException:
     """Return an error of the same kind whose texts hold no credential."""
-    reduced: Any = error.__reduce__()
-    copy = reduced[0](*map(cleansed, reduced[1]))
+    reduced = error.__reduce__()
+    assert isinstance(reduced, tuple), "an exception is no name"
+    copy: BaseException = reduced[0](*map(cleansed, reduced[1]))
     copy.__dict__.update({n: cleansed(v) for n, v in vars(error).items()})
     return copy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgpack
 
@@ -12,6 +12,8 @@ from millstream.state.plain import decode_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from millstream.values import Rows
 
 __all__ = ["ResultPart", "Results", "packed_parts", "unpacked_parts"]
 
@@ -44,7 +46,7 @@ class Results:
         """Return what came after one cut and before another."""
         return [part for part in self._parts if since <= part.epoch < epoch]
 
-    def rows(self, sink: str) -> list[Any]:
+    def rows(self, sink: str) -> Rows:
         """Return all rows of a sink, in the order of tasks.
 
         Raises
@@ -59,7 +61,7 @@ class Results:
         return [row for part in own for row in _decoded(part)]
 
 
-def _decoded(part: ResultPart) -> list[Any]:
+def _decoded(part: ResultPart) -> Rows:
     """Return the rows of a part; a pickle in it may raise any `BaseException`."""
     what = f"the rows that task {part.task} sent to sink {part.sink!r} cannot be read"
     try:

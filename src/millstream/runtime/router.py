@@ -18,18 +18,19 @@ from millstream.plan.grouping import (
 from millstream.protocol.routing import even_table
 from millstream.state.keyhash import check_keys, key_hash, shard_of
 from millstream.state.nan import PLAIN, one_nan, rows_with_one_nan
+from millstream.values import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from millstream.config import Config
     from millstream.plan.stages import Edge
     from millstream.protocol.routing import RoutingTable
     from millstream.runtime.channels import OutputChannel
+    from millstream.values import Batch, Row, Rows
 
 __all__ = ["Router", "make_router"]
 
-Rows = list[Any]
 _key = itemgetter(0)
 
 
@@ -42,15 +43,18 @@ class Router:
     def __init__(self, channels: list[OutputChannel]) -> None:
         self.channels = channels
 
-    def route(self, rows: Rows, now_ns: int) -> None:
-        """Put every row into the buffer of its channel."""
+    def route(self, rows: Any, now_ns: int) -> None:
+        """Put every row into the buffer of its channel.
+
+        A router says `Rows` or `pl.DataFrame` for `rows`, if it cannot do with either.
+        """
         self.channels[0].put(rows, now_ns)
 
-    def dealt(self, rows: Rows) -> list[Rows]:
+    def dealt(self, rows: Any) -> Sequence[Batch]:
         """Return the rows for each channel; nothing has been sent yet."""
         return [rows]
 
-    def send(self, parts: list[Rows], now_ns: int) -> None:
+    def send(self, parts: Sequence[Batch], now_ns: int) -> None:
         """Put what was dealt into the buffers."""
         for channel, part in zip(self.channels, parts, strict=True):
             channel.put(part, now_ns)
@@ -63,7 +67,7 @@ class _ByKeyToOne(Router):
         super().__init__(channels)
         self._keys_max = keys_max
         #: Keys that are no plain values, as far as they are known to be keys.
-        self._seen: set[Any] = set()
+        self._seen: set[Key] = set()
 
     def route(self, rows: Rows, now_ns: int) -> None:
         kinds = set(map(type, map(_key, rows)))
@@ -87,7 +91,7 @@ class _ByKeyToOne(Router):
 
 
 class _Everywhere(Router):
-    def route(self, rows: Rows, now_ns: int) -> None:
+    def route(self, rows: Batch, now_ns: int) -> None:
         for channel in self.channels:
             channel.put(rows, now_ns)
 
@@ -99,7 +103,7 @@ class _InTurn(Router):
         super().__init__(channels)
         self._next = start % len(channels)
 
-    def route(self, rows: Rows, now_ns: int) -> None:
+    def route(self, rows: Batch, now_ns: int) -> None:
         count = len(self.channels)
         for offset in range(min(count, len(rows))):
             channel = self.channels[(self._next + offset) % count]
@@ -149,7 +153,7 @@ class _ByKey(_ByOwner):
             owners.forget_half()
 
 
-class _Owners(dict[Any, int]):
+class _Owners(dict[Key, int]):
     """Remembers the owner of every key seen lately; a hit costs one dict lookup.
 
     Where it is full, the half that was not used since the last time is forgotten: keys that
@@ -159,7 +163,7 @@ class _Owners(dict[Any, int]):
     def __init__(self, table: RoutingTable) -> None:
         super().__init__()
         self._table = table
-        self._older: dict[Any, int] = {}
+        self._older: dict[Key, int] = {}
         #: Whether a key was asked for that has a NaN in it, which no lookup finds again.
         self.has_nan = False
 
@@ -181,7 +185,7 @@ class _Owners(dict[Any, int]):
 
 class _ByUserFunction(_ByOwner):
     def __init__(
-        self, channels: list[OutputChannel], function: Callable[[Any], object]
+        self, channels: list[OutputChannel], function: Callable[[Row], object]
     ) -> None:
         super().__init__(channels)
         self._function = function

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.connectors.base import Later
 from millstream.operators.base import SealingOperator
@@ -62,7 +62,7 @@ def finished(seals: Iterable[Seal]) -> tuple[tuple[str, bytes], ...]:
     return tuple((name, wire) for name, wire in done if wire is not None)
 
 
-def _done(node: Node, work: Callable[[], Any]) -> bytes | None:
+def _done(node: Node, work: Callable[[], object]) -> bytes | None:
     try:
         transaction = work()
     except FAILURES as error:
@@ -70,5 +70,5 @@ def _done(node: Node, work: Callable[[], Any]) -> bytes | None:
     return None if transaction is None else _packed(transaction)
 
 
-def _packed(transaction: Any) -> bytes:
+def _packed(transaction: object) -> bytes:
     return encode(transaction)

@@ -47,7 +47,7 @@ from millstream.state.turns import undisturbed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from millstream.operators.base import Operator, Rows
+    from millstream.operators.base import Operator
     from millstream.plan.stages import Stage
     from millstream.ports import Clock
     from millstream.protocol.barrier import Barrier, RoundEnd
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
     from millstream.state.base import Capture, State
+    from millstream.values import Batch as Rows
 
 __all__ = ["Task", "TaskPhase"]
 

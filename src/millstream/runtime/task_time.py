@@ -16,10 +16,11 @@ from millstream.protocol.watermark import BEGINNING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.operators.base import Operator, Rows
+    from millstream.operators.base import Operator
     from millstream.ports import Clock
     from millstream.protocol.watermark import Watermark
     from millstream.runtime.intake import Intake
+    from millstream.values import Batch
 
 __all__ = ["TaskTime"]
 
@@ -65,7 +66,7 @@ class TaskTime:
         for _, giver in self._givers:
             giver.origin = intake.origin
 
-    def ticked(self) -> tuple[int, Callable[[], Iterable[Rows]]] | None:
+    def ticked(self) -> tuple[int, Callable[[], Iterable[Batch]]] | None:
         """Return the place of an operator whose time by the clock has come, and a call."""
         waiting = [(i, o) for i, o in self._tickers if o.tick_at_ms is not None]
         if not waiting:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgpack
 
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from millstream.protocol.permits import Permit
     from millstream.runtime.integrity import Integrity
+    from millstream.values import Batch
 
 __all__ = ["MAGIC", "RECEIVE_BYTES", "VERSION", "PacketDecoder", "PacketEncoder"]
 
@@ -303,7 +304,7 @@ class PacketDecoder:
         cost = length if kind is PacketKind.BATCH else 0
         return Packet(kind, generation, channel, sequence, body, cost)
 
-    def _body(self, kind: PacketKind, payload: memoryview) -> Any:
+    def _body(self, kind: PacketKind, payload: memoryview) -> object:
         """Decode a payload; Rust panics and a pickle may raise any `BaseException`."""
         try:
             if kind is PacketKind.MESSAGE:
@@ -318,7 +319,7 @@ class PacketDecoder:
             raise RemoteProtocolError(msg) from error
 
 
-def _read_batch(payload: memoryview) -> Any:
+def _read_batch(payload: memoryview) -> Batch:
     if payload[:4] == ARROW_MAGIC:
         refuse_greedy(payload)
         return frame_from_arrow(payload)
@@ -373,7 +374,7 @@ def _read_nothing(payload: memoryview) -> None:
     del payload
 
 
-_READERS: dict[PacketKind, Callable[[memoryview], Any]] = {
+_READERS: dict[PacketKind, Callable[[memoryview], object]] = {
     PacketKind.BATCH: _read_batch,
     PacketKind.BARRIER: _read_barrier,
     PacketKind.ROUND: _read_round,

@@ -54,13 +54,13 @@ from millstream.state.plain import encode_lists
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.operators.base import Rows
     from millstream.ports import Address, Background, Clock, Network, NetworkEvent
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.task import Task
     from millstream.runtime.task_cut import TaskCut
     from millstream.state.base import ShardRange
     from millstream.state.store import SnapshotStore
+    from millstream.values import Rows
 
 __all__ = ["Worker", "WorkerPhase"]
 

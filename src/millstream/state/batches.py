@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import io
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import polars as pl
+
+    from millstream.values import Batch, Rows
 
 __all__ = [
     "ARROW_MAGIC",
@@ -26,21 +30,20 @@ ARROW_MAGIC = b"\xff\xff\xff\xff"
 """What an Arrow IPC stream begins with; no stored value begins so."""
 
 
-def joined(parts: list[Any]) -> Any:
-    """Return the batches as one, in order."""
+def joined(parts: Sequence[Batch]) -> Batch:
+    """Return the batches as one, in order; all are of the kind of the first."""
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], list):
         return list(chain.from_iterable(parts))
     import polars as pl  # noqa: PLC0415 - see above
 
-    return pl.concat(parts)
+    return pl.concat(cast("Sequence[pl.DataFrame]", parts))
 
 
-def as_rows(batch: Any) -> list[Any]:
+def as_rows(batch: Batch) -> Rows:
     """Return the rows of a batch; those of a data frame are tuples."""
-    rows: list[Any] = batch if isinstance(batch, list) else batch.rows()
-    return rows
+    return batch if isinstance(batch, list) else batch.rows()
 
 
 def own_lock(frame: pl.DataFrame) -> pl.DataFrame:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING
 
 from millstream.state.nan import NotANumber
+
+if TYPE_CHECKING:
+    from millstream.values import Value
 
 __all__ = ["FIXED", "SCALARS", "is_fixed", "own_copy"]
 
@@ -16,7 +19,7 @@ FIXED = (tuple, frozenset)
 """Types that cannot change themselves, but may hold what can."""
 
 
-def is_fixed(value: Any) -> bool:
+def is_fixed(value: Value) -> bool:
     """Whether nobody can change a value, nor anything in it.
 
     Examples
@@ -28,6 +31,6 @@ def is_fixed(value: Any) -> bool:
     return kind in SCALARS or (kind in FIXED and all(map(is_fixed, value)))
 
 
-def own_copy(value: Any) -> Any:
+def own_copy(value: Value) -> Value:
     """Return a copy that shares nothing that can change with the value."""
     return value if is_fixed(value) else copy.deepcopy(value)

@@ -5,12 +5,14 @@ Nothing here knows what is kept under the keys.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.protocol.ids import Epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from millstream.values import Key
 
 __all__ = ["TouchedKeys"]
 
@@ -35,11 +37,11 @@ class TouchedKeys:
 
     def __init__(self) -> None:
         #: None stands for all keys there are.
-        self._now: set[Any] | None = set()
-        self._by_epoch: dict[Epoch, set[Any] | None] = {}
+        self._now: set[Key] | None = set()
+        self._by_epoch: dict[Epoch, set[Key] | None] = {}
         self._complete = Epoch(0)
 
-    def add(self, keys: Iterable[Any]) -> None:
+    def add(self, keys: Iterable[Key]) -> None:
         """Note that the keys are being changed."""
         if self._now is not None:
             self._now.update(keys)
@@ -60,7 +62,7 @@ class TouchedKeys:
         )
         self._by_epoch[epoch], self._now = self._now, set()
 
-    def since(self, epoch: Epoch) -> set[Any] | None:
+    def since(self, epoch: Epoch) -> set[Key] | None:
         """Return what was touched after `epoch`, up to the last cut; None if all keys.
 
         Epochs between the two were abandoned: their keys belong to the last cut from now

@@ -9,7 +9,7 @@ Nothing here knows keys, or what the batches are for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
 from millstream.state.spill_buffer import SpillBuffer, batch_from_bytes
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import Epoch
     from millstream.state.base import ShardRange
     from millstream.state.spill_buffer import Kept
+    from millstream.values import Batch
 
 __all__ = ["KeptBatches"]
 
@@ -59,7 +60,7 @@ class KeptBatches:
     def __len__(self) -> int:
         return len(self._batches)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         return (kept.load() for kept in list(self._batches))
 
     @property
@@ -67,7 +68,7 @@ class KeptBatches:
         """Bytes of all batches that ever went to disk."""
         return self._buffer.spilled_bytes
 
-    def append(self, batch: Any) -> None:
+    def append(self, batch: Batch) -> None:
         """Keep one more batch."""
         self._batches.append(self._buffer.put(batch))
         self._came_at.append(self._stamps.now)

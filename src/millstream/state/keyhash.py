@@ -24,7 +24,7 @@ from enum import Enum, Flag
 from fractions import Fraction
 from functools import singledispatch
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 from zlib import crc32
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
+    import pandas as pd
+
+    from millstream.values import Key
 
 __all__ = [
     "KEY_HASH_VERSION",
@@ -111,7 +114,7 @@ def key_hash(key: object) -> int:
     return mixed ^ mixed >> 16
 
 
-def check_keys(keys: list[Any]) -> None:
+def check_keys(keys: list[Key]) -> None:
     """Refuse the first one that cannot be a key.
 
     `operators.failure` finds out which one it was by ``keys_iterator``.
@@ -133,7 +136,7 @@ def shard_of(key: object, shard_count: int) -> int:
     return key_hash(key) * shard_count >> 32
 
 
-def shards_of(keys: list[Any], shard_count: int) -> npt.NDArray[np.int64]:
+def shards_of(keys: list[Key], shard_count: int) -> npt.NDArray[np.int64]:
     """Return the shard of every key; for many of one type far quicker than one by one.
 
     Examples
@@ -152,7 +155,7 @@ def shards_of(keys: list[Any], shard_count: int) -> npt.NDArray[np.int64]:
     return (mixed ^ mixed >> 16) * shard_count >> 32
 
 
-def _folded_alike(keys: list[Any]) -> npt.NDArray[np.int64] | None:
+def _folded_alike(keys: list[Key]) -> npt.NDArray[np.int64] | None:
     """Return what `_folded` gives if all are texts or all are whole numbers."""
     import numpy as np  # noqa: PLC0415 - as above
 
@@ -169,7 +172,7 @@ def _folded_alike(keys: list[Any]) -> npt.NDArray[np.int64] | None:
     return None
 
 
-def _hash_of(kind: type) -> Callable[[Any], int]:
+def _hash_of(kind: type) -> Callable[[Key], int]:
     """Return what gives 32 bits of a key of a type, not yet mixed.
 
     A type is looked at once: subclasses go with the type they equal, and one with an
@@ -191,10 +194,10 @@ def _hash_of(kind: type) -> Callable[[Any], int]:
     return _refuse_own if is_own else of_kind
 
 
-class _Hashes(dict[type, "Callable[[Any], int]"]):
+class _Hashes(dict[type, "Callable[[Key], int]"]):
     """Remembers how keys of every type seen are hashed."""
 
-    def __missing__(self, kind: type) -> Callable[[Any], int]:
+    def __missing__(self, kind: type) -> Callable[[Key], int]:
         made = self[kind] = _hash_of(kind)
         return made
 
@@ -215,7 +218,7 @@ def _has_made_eq(kind: type) -> bool:
         (f.name, object, dataclasses.field(compare=f.compare))
         for f in dataclasses.fields(kind)
     ]
-    made: Any = dataclasses.make_dataclass("made", fields, frozen=True)
+    made: type = dataclasses.make_dataclass("made", fields, frozen=True)
     own = getattr(kind.__eq__, "__code__", made.__eq__.__code__)
     return (own.co_code, own.co_names) == (
         made.__eq__.__code__.co_code,
@@ -223,7 +226,7 @@ def _has_made_eq(kind: type) -> bool:
     )
 
 
-def _of_own(key: Any) -> int:
+def _of_own(key: Key) -> int:
     if isinstance(key, type):
         raise _refusal(key)
     value = getattr(key, OWN_KEY)()
@@ -238,7 +241,7 @@ def _refuse_own(key: object) -> int:
     )
 
 
-def _of_record(key: Any) -> int:
+def _of_record(key: Key) -> int:
     parameters = key.__dataclass_params__
     if parameters.frozen and parameters.eq:
         values = (getattr(key, f.name) for f in dataclasses.fields(key) if f.compare)
@@ -366,13 +369,13 @@ def _of_numpy_scalar(key: object) -> int:
     raise _refusal(key, "convert it to a Python value with .item()")
 
 
-def _of_timestamp(key: Any) -> int:
+def _of_timestamp(key: pd.Timestamp) -> int:
     # Equal to a datetime if that can say it, which knows no nanoseconds.
     folded = _of_datetime(key.to_pydatetime(warn=False))
     return _of_parts((folded, key.nanosecond), _NANO) if key.nanosecond else folded
 
 
-def _of_pandas_delta(key: Any) -> int:
+def _of_pandas_delta(key: pd.Timedelta) -> int:
     folded = _of_timedelta(key.to_pytimedelta())
     return _of_parts((folded, key.nanoseconds), _NANO) if key.nanoseconds else folded
 

@@ -18,7 +18,7 @@ import hmac
 import re
 import struct
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgpack
 
@@ -28,6 +28,8 @@ from millstream.state.notes import DIRECTORY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from millstream.values import Plain
 
 __all__ = [
     "FORMAT",
@@ -252,7 +254,7 @@ def _packed(manifest: Manifest) -> bytes:
     return bytes(msgpack.packb(plain, unicode_errors=_TEXT_ERRORS))
 
 
-def _plain(ref: FileRef) -> list[Any]:
+def _plain(ref: FileRef) -> list[Plain]:
     return [getattr(ref, field.name) for field in fields(FileRef)]
 
 
@@ -268,37 +270,38 @@ def _unpacked(body: bytes) -> Manifest:
     return manifest
 
 
-def _checked(plain: Any) -> Manifest:
+def _checked(plain: Plain) -> Manifest:
     """Return a manifest all of whose fields have their type, or raise."""
     names = [field.name for field in fields(Manifest)]
-    if type(plain) is not dict or list(plain) != names:
-        raise ValueError("its fields are " + ", ".join(map(str, plain)))
+    found = _of(dict, plain)
+    if list(found) != names:
+        raise ValueError("its fields are " + ", ".join(map(str, found)))
     manifest = Manifest(
-        format=_count(plain["format"]),
-        job=_text(plain["job"]),
-        plan_hash=_text(plain["plan_hash"]),
-        epoch=_count(plain["epoch"]),
-        parent_epoch=_count(plain["parent_epoch"]),
-        generation=_count(plain["generation"]),
-        claim=_count(plain["claim"]),
-        run=_text(plain["run"]),
-        shard_count=_count(plain["shard_count"]),
-        key_hash_version=_count(plain["key_hash_version"]),
-        task_count=_count(plain["task_count"]),
-        files=_tuple(plain["files"], _file_ref),
-        offsets=_offsets(plain["offsets"]),
-        splits=None if plain["splits"] is None else _file_ref(plain["splits"]),
-        results=_tuple(plain["results"], _file_ref),
-        transactions=_tuple(plain["transactions"], _transaction),
-        ended=_tuple(plain["ended"], _pair),
-        left=_tuple(plain["left"], _triple),
-        ended_operators=_tuple(plain["ended_operators"], _ended_operator),
-        operators=_tuple(plain["operators"], _text),
-        duration_ms=_count(plain["duration_ms"]),
-        created=_text(plain["created"]),
-        flow=_text(plain["flow"]),
-        sources={_text(o): _text(s) for o, s in _of(dict, plain["sources"]).items()},
-        fingerprints=_fingerprints(plain["fingerprints"]),
+        format=_count(found["format"]),
+        job=_text(found["job"]),
+        plan_hash=_text(found["plan_hash"]),
+        epoch=_count(found["epoch"]),
+        parent_epoch=_count(found["parent_epoch"]),
+        generation=_count(found["generation"]),
+        claim=_count(found["claim"]),
+        run=_text(found["run"]),
+        shard_count=_count(found["shard_count"]),
+        key_hash_version=_count(found["key_hash_version"]),
+        task_count=_count(found["task_count"]),
+        files=_tuple(found["files"], _file_ref),
+        offsets=_offsets(found["offsets"]),
+        splits=None if found["splits"] is None else _file_ref(found["splits"]),
+        results=_tuple(found["results"], _file_ref),
+        transactions=_tuple(found["transactions"], _transaction),
+        ended=_tuple(found["ended"], _pair),
+        left=_tuple(found["left"], _triple),
+        ended_operators=_tuple(found["ended_operators"], _ended_operator),
+        operators=_tuple(found["operators"], _text),
+        duration_ms=_count(found["duration_ms"]),
+        created=_text(found["created"]),
+        flow=_text(found["flow"]),
+        sources={_text(o): _text(s) for o, s in _of(dict, found["sources"]).items()},
+        fingerprints=_fingerprints(found["fingerprints"]),
     )
     used = [ref.name for ref in manifest.references()]
     if len(set(used)) != len(used):
@@ -307,8 +310,10 @@ def _checked(plain: Any) -> Manifest:
     return manifest
 
 
-def _file_ref(plain: Any) -> FileRef:
-    name, length, digest, operators, is_base, epoch, since, stage, task = plain
+def _file_ref(plain: Plain) -> FileRef:
+    name, length, digest, operators, is_base, epoch, since, stage, task = _of(
+        list, plain
+    )
     if not _NAME.fullmatch(_text(name)):
         msg = f"{name!r} is no name of a state file"
         raise ValueError(msg)
@@ -321,7 +326,7 @@ def _file_ref(plain: Any) -> FileRef:
     )  # fmt: skip
 
 
-def _offsets(plain: Any) -> Offsets:
+def _offsets(plain: Plain) -> Offsets:
     return {
         _text(operator): {
             _text(split): (_count(offset), _flag(is_done))
@@ -331,7 +336,7 @@ def _offsets(plain: Any) -> Offsets:
     }
 
 
-def _fingerprints(plain: Any) -> Fingerprints:
+def _fingerprints(plain: Plain) -> Fingerprints:
     return {
         _text(operator): {
             _text(name): _tuple(values, _text)
@@ -341,46 +346,47 @@ def _fingerprints(plain: Any) -> Fingerprints:
     }
 
 
-def _transaction(plain: Any) -> Transaction:
-    operator, task, sealed = plain
+def _transaction(plain: Plain) -> Transaction:
+    operator, task, sealed = _of(list, plain)
     return _text(operator), _count(task), _of(bytes, sealed)
 
 
-def _pair(plain: Any) -> tuple[int, int]:
-    stage, task = plain
+def _pair(plain: Plain) -> tuple[int, int]:
+    stage, task = _of(list, plain)
     return _count(stage), _count(task)
 
 
-def _triple(plain: Any) -> tuple[int, int, int]:
-    stage, task, count = plain
+def _triple(plain: Plain) -> tuple[int, int, int]:
+    stage, task, count = _of(list, plain)
     return _count(stage), _count(task), _count(count)
 
 
-def _ended_operator(plain: Any) -> tuple[str, bool]:
-    operator, was_left = plain
+def _ended_operator(plain: Plain) -> tuple[str, bool]:
+    operator, was_left = _of(list, plain)
     return _text(operator), _flag(was_left)
 
 
-def _tuple(plain: Any, item: Callable[[Any], T]) -> tuple[T, ...]:
+def _tuple(plain: Plain, item: Callable[[Plain], T]) -> tuple[T, ...]:
     return tuple(item(part) for part in _of(list, plain))
 
 
-def _count(value: Any) -> int:
-    if _of(int, value) < 0:
-        msg = f"{value} is below zero"
+def _count(value: Plain) -> int:
+    count = _of(int, value)
+    if count < 0:
+        msg = f"{count} is below zero"
         raise ValueError(msg)
-    return int(value)
+    return count
 
 
-def _text(value: Any) -> str:
+def _text(value: Plain) -> str:
     return _of(str, value)
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: Plain) -> bool:
     return _of(bool, value)
 
 
-def _of(kind: type[T], value: Any) -> T:
+def _of(kind: type[T], value: Plain) -> T:
     """Return a value whose type is exactly this one: True is no number."""
     if type(value) is not kind:
         msg = f"{value!r} is no {kind.__name__}"

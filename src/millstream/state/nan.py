@@ -13,8 +13,13 @@ import copy
 import dataclasses
 from datetime import date, datetime, time, timedelta
 from operator import itemgetter
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from millstream.values import Key, Pair
 
 __all__ = ["NAN", "PLAIN", "NotANumber", "one_nan", "rows_with_one_nan"]
 
@@ -48,7 +53,7 @@ PLAIN: Final = frozenset(
 _key = itemgetter(0)
 
 
-def one_nan(key: Any) -> Any:
+def one_nan(key: Key) -> Key:
     """Return a key with `NAN` for every NaN in it; the key itself if there is none.
 
     Examples
@@ -72,14 +77,14 @@ def one_nan(key: Any) -> Any:
     return NAN if _is_nan(key) else key
 
 
-def rows_with_one_nan(rows: list[Any]) -> list[Any]:
+def rows_with_one_nan(rows: list[Pair]) -> list[Pair]:
     """Return pairs of key and value with `NAN` for every NaN in their keys."""
     if set(map(type, map(_key, rows))) <= PLAIN:
         return rows
     return [(one_nan(key), value) for key, value in rows]
 
 
-def _is_nan(key: Any) -> bool:
+def _is_nan(key: Key) -> bool:
     """Whether a value says that it is no number; NaT, which is a single object, stays."""
     try:
         return bool(key != key) and hasattr(key, "real")  # noqa: PLR0124 - so is NaN
@@ -91,16 +96,16 @@ def _is_same(left: object, right: object) -> bool:
     return left is right
 
 
-def _of_tuple(key: tuple[Any, ...]) -> tuple[Any, ...]:
+def _of_tuple(key: tuple[Key, ...]) -> tuple[Key, ...]:
     parts = [one_nan(part) for part in key]
     if all(map(_is_same, parts, key)):
         return key
     make = getattr(type(key), "_make", tuple)
-    made: tuple[Any, ...] = make(parts)
+    made: tuple[Key, ...] = make(parts)
     return made
 
 
-def _of_record(key: Any) -> Any:
+def _of_record(key: DataclassInstance) -> DataclassInstance:
     changed = {}
     for field in dataclasses.fields(key):
         value = getattr(key, field.name)

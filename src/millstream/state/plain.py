@@ -17,13 +17,17 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
 from millstream.errors import SnapshotError
-from millstream.state.shredding import UnshreddableError, assembled, shredded
+from millstream.state.shredding import Column, UnshreddableError, assembled, shredded
+from millstream.state.stored_arrays import BY_PYTHON
 from millstream.state.stored_types import OWN, TAG, reducer_of, stored_object
+
+if TYPE_CHECKING:
+    from millstream.values import Value
 
 __all__ = ["OBJECTS", "decode", "decode_lists", "encode", "encode_lists", "form_of"]
 
@@ -33,7 +37,7 @@ _LARGE = 1
 """The extension type of msgpack for numbers that 64 bits do not hold."""
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """Return a value as bytes; raises what pickle raises.
 
     Examples
@@ -44,7 +48,7 @@ def encode(value: Any) -> bytes:
     return encode_lists([value])
 
 
-def encode_lists(*lists: list[Any]) -> bytes:
+def encode_lists(*lists: list[Value]) -> bytes:
     """Return lists of values as bytes.
 
     Examples
@@ -59,13 +63,13 @@ def encode_lists(*lists: list[Any]) -> bytes:
         return _pickled(list(lists))
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes) -> Value:
     """Return the value of bytes that were checked to be ours."""
     [[value]] = decode_lists(data)
     return value
 
 
-def decode_lists(data: bytes) -> list[list[Any]]:
+def decode_lists(data: bytes) -> list[list[Value]]:
     """Return what `encode_lists` made bytes of."""
     form = form_of(data)
     if form == COLUMNS:
@@ -75,7 +79,7 @@ def decode_lists(data: bytes) -> list[list[Any]]:
         return list(map(assembled, columns))
     stream = io.BytesIO(data)
     stream.seek(1)
-    lists: list[list[Any]] = _UNPICKLERS[form](stream).load()
+    lists: list[list[Value]] = _UNPICKLERS[form](stream).load()
     return lists
 
 
@@ -91,7 +95,7 @@ def form_of(data: bytes) -> bytes:
     return form
 
 
-def _packed(document: list[Any]) -> bytes:
+def _packed(document: list[Column]) -> bytes:
     try:
         return bytes(msgpack.packb(document, default=_extension))
     except UnicodeEncodeError:
@@ -116,7 +120,7 @@ def _large(code: int, data: bytes) -> int:
     return int.from_bytes(data, "big", signed=True)
 
 
-def _pickled(value: Any) -> bytes:
+def _pickled(value: object) -> bytes:
     stream = io.BytesIO()
     stream.write(PLAIN)
     pickler = _Pickler(stream, 5)
@@ -132,14 +136,14 @@ class _Pickler(pickle.Pickler):
 
     has_objects = False
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         reduce = reducer_of(type(obj))  # type: ignore[arg-type]  # types are hashable
         if reduce is NotImplemented:
-            return NotImplemented
+            return BY_PYTHON
         made = None if reduce is None else reduce(obj)
         if made is None:
             self.has_objects = True
-            return NotImplemented
+            return BY_PYTHON
         return made
 
 

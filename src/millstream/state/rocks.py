@@ -23,7 +23,7 @@ import pickle
 import weakref
 from collections.abc import ItemsView, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rocksdict import (
     BlockBasedOptions,
@@ -46,6 +46,7 @@ from millstream.state.row_codec import (
 )
 from millstream.state.scratch import ScratchDirectory
 from millstream.state.table import apply_rows
+from millstream.values import Key, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,8 +55,7 @@ if TYPE_CHECKING:
 
     from millstream.protocol.ids import Epoch
     from millstream.state.base import Segment, ShardRange
-
-    Entries = dict[Any, Any]
+    from millstream.values import Entries, Pair
 
 __all__ = ["RocksTable"]
 
@@ -66,7 +66,7 @@ _WRITE_BUFFER_BYTES_MAX = 16 << 20
 _OPEN_FILES_MAX = 256
 
 
-class RocksTable(MutableMapping[Any, Any]):
+class RocksTable(MutableMapping[Key, Value]):
     """A table of which `cache_entries` entries or one batch are in memory.
 
     Sets of touched keys are in memory, too.
@@ -93,8 +93,8 @@ class RocksTable(MutableMapping[Any, Any]):
         #: The entries of all fetched places.
         self._hot: Entries = {}
         #: The fetched places, longest unused first once full, with the keys that lie or lay there.
-        self._fetched: dict[bytes, list[Any]] = {}
-        self._place_of: dict[Any, bytes] = {}
+        self._fetched: dict[bytes, list[Key]] = {}
+        self._place_of: dict[Key, bytes] = {}
         #: Fetched places that RocksDB may have otherwise.
         self._changed: set[bytes] = set()
         #: Number of entries that are not fetched.
@@ -110,14 +110,14 @@ class RocksTable(MutableMapping[Any, Any]):
         assert self._database is not None, "the table is closed"
         return self._database
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Key) -> Value:
         return self.peek((key,))[key]
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Key, value: Value) -> None:
         self._changed.update(self._fetch((key,)))
         self._hot[key] = value
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: Key) -> None:
         self._changed.update(self._fetch((key,)))
         del self._hot[key]
 
@@ -127,10 +127,10 @@ class RocksTable(MutableMapping[Any, Any]):
     def __len__(self) -> int:
         return self._cold_count + len(self._hot)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Key]:
         return (key for key, _ in self.items())
 
-    def items(self) -> ItemsView[Any, Any]:
+    def items(self) -> ItemsView[Key, Value]:
         """Return all keys and values; a walk through them sees no later change."""
         return _Items(self)
 
@@ -152,14 +152,14 @@ class RocksTable(MutableMapping[Any, Any]):
     def keep_keys(self) -> None:
         """Take the promise that no key will ever be deleted; nothing follows from it."""
 
-    def touch(self, keys: Iterable[Any]) -> Entries:
+    def touch(self, keys: Iterable[Key]) -> Entries:
         """Fetch what is there of these keys, and note that they are being changed."""
         keys = set(keys)  # They may come only once.
         self._touched.add(keys)
         self._changed.update(self._fetch(keys))
         return self._hot
 
-    def peek(self, keys: Iterable[Any]) -> Entries:
+    def peek(self, keys: Iterable[Key]) -> Entries:
         """Fetch what is there of these keys."""
         self._fetch(keys)
         return self._hot
@@ -187,13 +187,13 @@ class RocksTable(MutableMapping[Any, Any]):
         self._drop_cache()
         self._database = None
 
-    def walk(self) -> Iterator[tuple[Any, Any]]:
+    def walk(self) -> Iterator[Pair]:
         """Yield the entries as they are now."""
         self._write_back(list(self._changed))
         for _, entries in _walk(self._opened.cursor()):
             yield from entries.items()
 
-    def _fetch(self, keys: Iterable[Any]) -> set[bytes]:
+    def _fetch(self, keys: Iterable[Key]) -> set[bytes]:
         """Get the entries of these keys into the dict; return their places."""
         self._evict()
         known, is_full = self._place_of, len(self._place_of) >= self._cache_entries
@@ -257,7 +257,7 @@ class RocksCapture:
     """What RocksDB had at the cut, and the keys to be read from it; all, if None."""
 
     def __init__(
-        self, database: _Database, keys: set[Any] | None, shard_count: int
+        self, database: _Database, keys: set[Key] | None, shard_count: int
     ) -> None:
         self._cursor = database.cursor()
         self._database = database
@@ -274,13 +274,13 @@ class RocksCapture:
         )
         return segments_by_shard(operator, task, by_shard)
 
-    def _all(self) -> Iterator[tuple[bytes, Any, Any]]:
+    def _all(self) -> Iterator[tuple[bytes, Key, Value]]:
         for place, entries in _walk(self._cursor):
             for key, value in entries.items():
                 yield place, key, value
 
-    def _delta(self, keys: set[Any]) -> Iterator[tuple[bytes, Any, Any]]:
-        by_place: dict[bytes, list[Any]] = {}
+    def _delta(self, keys: set[Key]) -> Iterator[tuple[bytes, Key, Value]]:
+        by_place: dict[bytes, list[Key]] = {}
         for key in keys:
             by_place.setdefault(_place(key), []).append(key)
         cursor = self._cursor
@@ -293,14 +293,14 @@ class RocksCapture:
                 yield place, key, entries.get(key, DELETED)
 
 
-class _Items(ItemsView[Any, Any]):
+class _Items(ItemsView[Key, Value]):
     """All entries, read one after the other and not each by its key."""
 
     def __init__(self, table: RocksTable) -> None:
         super().__init__(table)
         self._table = table
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+    def __iter__(self) -> Iterator[Pair]:
         return self._table.walk()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, repeat
 from operator import is_
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from millstream.errors import SnapshotError
 from millstream.state.base import Segment, SegmentKind
@@ -20,6 +20,7 @@ from millstream.state.copies import FIXED, SCALARS, is_fixed
 from millstream.state.keyhash import shard_of, shards_of
 from millstream.state.plain import decode_lists, encode_lists
 from millstream.state.turns import give_way
+from millstream.values import Entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from millstream.state.base import ShardRange
-
-    Pair = tuple[Any, Any]
+    from millstream.values import Key, Pair, Value
 
 __all__ = [
     "DELETED",
@@ -82,7 +82,7 @@ def unstorable(owner: str, error: Exception) -> SnapshotError:
     return SnapshotError(msg)
 
 
-def fixed_values(values: list[Any]) -> Sequence[Any] | None:
+def fixed_values(values: list[Value]) -> Sequence[Value] | None:
     """Return values such that nobody can change them any more; None if some are not flat.
 
     Immutable ones are returned as they are, flat containers are copied.  Where all are of
@@ -112,7 +112,7 @@ def fixed_values(values: list[Any]) -> Sequence[Any] | None:
     return None if any(map(is_, found, repeat(_OPEN))) else found
 
 
-def _fixed(value: Any) -> Any:
+def _fixed(value: Value) -> Value:
     kind = type(value)
     if kind is _Deleted or is_fixed(value):
         return value
@@ -123,7 +123,7 @@ def _fixed(value: Any) -> Any:
     return _OPEN
 
 
-def _are_flat(items: list[Any]) -> bool:
+def _are_flat(items: list[Value]) -> bool:
     """Whether certainly none of many items can change."""
     kinds = set(map(type, items))
     if kinds <= _SCALARS:
@@ -135,7 +135,7 @@ def _are_flat(items: list[Any]) -> bool:
     return _are_flat(list(chain.from_iterable(items)))
 
 
-class _Alike(Sequence[dict[Any, Any]]):
+class _Alike(Sequence[Entries]):
     """Flat dicts that all have the same keys, in the same order; made when asked for.
 
     Copying thousands of dicts takes several times as long as keeping their values.
@@ -143,7 +143,7 @@ class _Alike(Sequence[dict[Any, Any]]):
 
     __slots__ = ("_entries", "_names")
 
-    def __init__(self, names: tuple[Any, ...], entries: list[Any]) -> None:
+    def __init__(self, names: tuple[Key, ...], entries: list[Value]) -> None:
         self._names = names
         self._entries = entries
 
@@ -151,12 +151,12 @@ class _Alike(Sequence[dict[Any, Any]]):
         return len(self._entries) // len(self._names)
 
     @overload
-    def __getitem__(self, place: int) -> dict[Any, Any]: ...
+    def __getitem__(self, place: int) -> Entries: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Sequence[dict[Any, Any]]: ...
+    def __getitem__(self, place: slice) -> Sequence[Entries]: ...
 
-    def __getitem__(self, place: int | slice) -> Any:
+    def __getitem__(self, place: int | slice) -> Entries | Sequence[Entries]:
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
         if not 0 <= place < len(self):
@@ -166,7 +166,7 @@ class _Alike(Sequence[dict[Any, Any]]):
         return dict(zip(self._names, entries, strict=True))
 
 
-def encode_rows(keys: list[Any], values: list[Any]) -> bytes:
+def encode_rows(keys: list[Key], values: list[Value]) -> bytes:
     """Return the payload of these keys and their values.
 
     Examples
@@ -226,7 +226,7 @@ def segments_by_shard(
 
 
 def sharded_segments(
-    operator: str, task: int, keys: list[Any], values: Sequence[Any], shard_count: int
+    operator: str, task: int, keys: list[Key], values: Sequence[Value], shard_count: int
 ) -> Iterator[Segment]:
     """Yield the segments of these keys and values, which lie in no order."""
     for shards, payload in sharded_payloads(keys, values, shard_count, give_way):
@@ -234,8 +234,8 @@ def sharded_segments(
 
 
 def sharded_payloads(
-    keys: list[Any],
-    values: Sequence[Any],
+    keys: list[Key],
+    values: Sequence[Value],
     shard_count: int,
     pause: Callable[[], None],
 ) -> Iterator[tuple[ShardRange, bytes]]:
@@ -262,7 +262,7 @@ def sharded_payloads(
 
 
 def _shards_of_many(
-    keys: list[Any], shard_count: int, pause: Callable[[], None]
+    keys: list[Key], shard_count: int, pause: Callable[[], None]
 ) -> npt.NDArray[np.int64]:
     """Return the shards of more keys than are hashed at once: that stops all threads."""
     import numpy as np  # noqa: PLC0415 - a flow of rows needs it for this only

@@ -8,7 +8,7 @@ steps.  Nothing here knows where segments come from.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.state.keyhash import shards_of
 from millstream.state.row_codec import DELETED, decode_rows, sharded_segments
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from millstream.state.base import Segment
+    from millstream.values import Entries, Pair
 
-    Rows = list[tuple[Any, Any]]
 
 __all__ = ["merged_rows"]
 
@@ -72,8 +72,8 @@ def _ends(segments: Sequence[Segment]) -> Iterator[int]:
     yield max(segment.shards[1] for segment in segments)
 
 
-def _joined(parts: list[_Part], end: int, *, is_base: bool) -> dict[Any, Any]:
-    rows: dict[Any, Any] = {}
+def _joined(parts: list[_Part], end: int, *, is_base: bool) -> Entries:
+    rows: Entries = {}
     for part in parts:
         rows.update(part.taken(end))
         give_way()
@@ -92,11 +92,11 @@ class _Part:
         self._payload = segment.payload
         self._shard_count = shard_count
         #: Decoded and in the order of shards, if the segment reaches beyond a step.
-        self._rows: Rows | None = None
+        self._rows: list[Pair] | None = None
         self._found: npt.NDArray[np.int64] | None = None
         self._begin = 0
 
-    def taken(self, end: int) -> Rows:
+    def taken(self, end: int) -> list[Pair]:
         """Return the rows of the shards before `end` that were not taken before."""
         if self._rows is None and self.shards[1] <= end:
             self.is_used_up = True

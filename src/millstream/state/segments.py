@@ -12,7 +12,7 @@ who decodes one must have verified the file (`state.store`).
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgpack
 
@@ -21,6 +21,8 @@ from millstream.state.base import Segment, SegmentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from millstream.values import Plain
 
 __all__ = ["decoded_segments", "encoded_segments"]
 
@@ -105,14 +107,14 @@ def _fields(header: bytes) -> tuple[tuple[str, int, SegmentKind, tuple[int, int]
         _refuse(f"a header cannot be read ({error})")
 
 
-def _count(value: Any) -> int:
+def _count(value: Plain) -> int:
     if type(value) is not int or value < 0:
         msg = f"{value!r} is no count"
         raise ValueError(msg)
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: Plain) -> str:
     if type(value) is not str:
         msg = f"{value!r} is no text"
         raise ValueError(msg)

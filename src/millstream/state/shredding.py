@@ -39,7 +39,10 @@ from millstream.state.stored_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from millstream.state.stored_types import Reduced, Reducer
+    from millstream.values import Pair, Value
 
 __all__ = ["Column", "UnshreddableError", "assembled", "shredded"]
 
@@ -65,13 +68,13 @@ class UnshreddableError(Exception):
     """A value is no tree, or has parts whose types are not in the table."""
 
 
-def shredded(*lists: list[Any]) -> list[Column]:
+def shredded(*lists: list[Value]) -> list[Column]:
     """Return columns that hold these values; no value may have a part of another one."""
     shredder = _Shredder()
     return [shredder.column(each, 0) for each in lists]
 
 
-def assembled(column: Column) -> list[Any]:
+def assembled(column: Column) -> list[Value]:
     """Return the values of a column.
 
     Examples
@@ -92,9 +95,9 @@ class _Shredder:
         self._met_count = 0
         self._column_count = 0
         #: What was made on the way: nothing else may get its id.
-        self._made: list[Any] = []
+        self._made: list[object] = []
 
-    def column(self, values: list[Any], depth: int) -> Column:
+    def column(self, values: list[Value], depth: int) -> Column:
         """Return the column of values of any types."""
         kinds = set(map(type, values))
         if kinds <= _SCALAR_TYPES:
@@ -107,13 +110,13 @@ class _Shredder:
             return self._mixed(values, kinds - _SCALAR_TYPES, depth)
         return self._alike(kinds.pop(), values, depth)
 
-    def _mixed(self, values: list[Any], kinds: set[type], depth: int) -> Column:
+    def _mixed(self, values: list[Value], kinds: set[type], depth: int) -> Column:
         """All scalars are one column, and each other type is one."""
         if len(kinds) >= _KINDS_MAX:
             msg = f"it has parts of {len(kinds)} types"
             raise UnshreddableError(msg)
-        groups: dict[type, list[Any]] = {kind: [] for kind in kinds}
-        scalars: list[Any] = []
+        groups: dict[type, list[Value]] = {kind: [] for kind in kinds}
+        scalars: list[Value] = []
         places = {kind: place for place, kind in enumerate(groups, 1)}
         for each in values:
             groups.get(type(each), scalars).append(each)
@@ -122,7 +125,7 @@ class _Shredder:
         columns += [self._alike(kind, groups[kind], depth) for kind in groups]
         return [MIXED, numbers, columns]
 
-    def _alike(self, kind: type, values: list[Any], depth: int) -> Column:
+    def _alike(self, kind: type, values: list[Value], depth: int) -> Column:
         if kind is tuple:
             return self._tuples(values, depth)
         if is_immutable(kind):
@@ -134,17 +137,17 @@ class _Shredder:
             return self._dicts(values, depth)
         return self._named(kind, values, depth)
 
-    def _meet(self, values: list[Any]) -> None:
+    def _meet(self, values: list[Value]) -> None:
         self._met.update(map(id, values))
         self._met_count += len(values)
         if len(self._met) < self._met_count:
             msg = "an object lies in it twice"
             raise UnshreddableError(msg)
 
-    def _flat(self, values: list[Any], depth: int) -> Column:
+    def _flat(self, values: list[Value], depth: int) -> Column:
         return self.column(list(chain.from_iterable(values)), depth + 1)
 
-    def _tuples(self, values: list[Any], depth: int) -> Column:
+    def _tuples(self, values: list[Value], depth: int) -> Column:
         count = len(values)
         if count > _TUPLES_MANY and 2 * len(set(map(id, values))) < count:
             numbers, different = _numbered(values)
@@ -155,7 +158,7 @@ class _Shredder:
         columns = map(list, zip(*values, strict=True))
         return [ROWS, count, [self.column(each, depth + 1) for each in columns]]
 
-    def _dicts(self, values: list[Any], depth: int) -> Column:
+    def _dicts(self, values: list[Value], depth: int) -> Column:
         keys = list(chain.from_iterable(values))
         entries = list(chain.from_iterable(map(dict.values, values)))
         names = list(values[0])
@@ -174,7 +177,7 @@ class _Shredder:
             DICTS, lengths, self.column(keys, depth + 1), self.column(entries, depth + 1),
         ]  # fmt: skip
 
-    def _immutable(self, kind: type, values: list[Any], depth: int) -> Column:
+    def _immutable(self, kind: type, values: list[Value], depth: int) -> Column:
         """Many of them are often few: time zones, names of types."""
         single = single_of(kind)
         if single is not None:
@@ -184,7 +187,7 @@ class _Shredder:
             return self._named(kind, values, depth)
         return [SHARED, numbers, self._named(kind, different, depth)]
 
-    def _named(self, kind: type, values: list[Any], depth: int) -> Column:
+    def _named(self, kind: type, values: list[Value], depth: int) -> Column:
         parts = list(starmap(_padded, map(_reducer(kind), values)))
         self._made.append(parts)
         makers, arguments, states, items, entries = map(list, zip(*parts, strict=True))
@@ -200,7 +203,9 @@ class _Shredder:
             self._added(items, depth), self._added(entries, depth),
         ]  # fmt: skip
 
-    def _added(self, iterators: list[Any], depth: int) -> Column | None:
+    def _added(
+        self, iterators: Sequence[Iterable[Value] | None], depth: int
+    ) -> Column | None:
         if set(map(type, iterators)) == {type(None)}:
             return None
         lists = [list(each or ()) for each in iterators]
@@ -208,14 +213,14 @@ class _Shredder:
         return self.column(lists, depth + 1)
 
 
-def _numbered(values: list[Any]) -> tuple[list[int], list[Any]]:
+def _numbered(values: list[Value]) -> tuple[list[int], list[Value]]:
     """Return for each value its place among those that are not the same, and these."""
     different = {id(each): each for each in values}
     places = dict(zip(different, range(len(different)), strict=True))
     return [places[id(each)] for each in values], list(different.values())
 
 
-def _reducer(kind: type) -> Callable[[Any], Any]:
+def _reducer(kind: type) -> Callable[[Value], Reduced]:
     found = reducer_of(kind)
     if found is None:
         msg = f"it has parts of type {kind.__name__}"
@@ -225,7 +230,7 @@ def _reducer(kind: type) -> Callable[[Any], Any]:
     return lambda value: _reduced(found, value)
 
 
-def _reduced(reduce: Callable[[Any], Any], value: Any) -> Any:
+def _reduced(reduce: Reducer, value: Value) -> Reduced:
     made = reduce(value)
     if made is None:
         msg = f"it has parts of type {type(value).__name__}"
@@ -233,58 +238,63 @@ def _reduced(reduce: Callable[[Any], Any], value: Any) -> Any:
     return _reduced_by_python(value) if made is NotImplemented else made
 
 
-def _reduced_by_python(value: Any) -> Any:
-    return value.__reduce_ex__(_PROTOCOL)
+def _reduced_by_python(value: Value) -> Reduced:
+    made: Reduced = value.__reduce_ex__(_PROTOCOL)
+    return made
 
 
 def _padded(
-    make: Any, arguments: Any, state: Any = None, items: Any = None, entries: Any = None
-) -> tuple[Any, ...]:
+    make: Callable[..., object],
+    arguments: tuple[Value, ...],
+    state: object = None,
+    items: Iterator[Value] | None = None,
+    entries: Iterator[Pair] | None = None,
+) -> tuple[object, ...]:
     if make is new_object:
         make, *rest = arguments
         arguments = tuple(rest)
     return make, arguments, state, items, entries
 
 
-def _scalars(values: list[Any]) -> list[Any]:
+def _scalars(values: list[Value]) -> list[Value]:
     return values
 
 
-def _parted(numbers: bytes, columns: list[Column]) -> list[Any]:
+def _parted(numbers: bytes, columns: list[Column]) -> list[Value]:
     parts = [iter(assembled(each)) for each in columns]
     return [next(parts[number]) for number in numbers]
 
 
-def _rows(count: int, columns: list[Column]) -> list[Any]:
+def _rows(count: int, columns: list[Column]) -> list[Value]:
     if not columns:
         return [()] * count
     return list(zip(*map(assembled, columns), strict=True))
 
 
-def _tuples(lengths: list[int], column: Column) -> list[Any]:
+def _tuples(lengths: list[int], column: Column) -> list[Value]:
     entries = iter(assembled(column))
     return [tuple(islice(entries, length)) for length in lengths]
 
 
-def _lists(lengths: list[int], column: Column) -> list[Any]:
+def _lists(lengths: list[int], column: Column) -> list[Value]:
     entries = iter(assembled(column))
     return [list(islice(entries, length)) for length in lengths]
 
 
-def _records(count: int, names: list[str], columns: list[Column]) -> list[Any]:
+def _records(count: int, names: list[str], columns: list[Column]) -> list[Value]:
     del count
     rows = zip(*map(assembled, columns), strict=True)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _dicts(lengths: list[int], keys: Column, values: Column) -> list[Any]:
+def _dicts(lengths: list[int], keys: Column, values: Column) -> list[Value]:
     entries = zip(assembled(keys), assembled(values), strict=True)
     return [dict(islice(entries, length)) for length in lengths]
 
 
 def _named(
     name: str, arguments: Column, items: Column | None, entries: Column | None
-) -> list[Any]:
+) -> list[Value]:
     make = stored_object(name) if name else stored_object
     made = list(starmap(make, assembled(arguments)))
     if items is not None:
@@ -296,15 +306,15 @@ def _named(
     return made
 
 
-def _single(count: int, name: str) -> list[Any]:
+def _single(count: int, name: str) -> list[Value]:
     return [stored_object(name)] * count
 
 
-def _shared(numbers: list[int], column: Column) -> list[Any]:
+def _shared(numbers: list[int], column: Column) -> list[Value]:
     return list(map(assembled(column).__getitem__, numbers))
 
 
-_ASSEMBLERS: dict[int, Callable[..., list[Any]]] = {
+_ASSEMBLERS: dict[int, Callable[..., list[Value]]] = {
     SCALARS: _scalars,
     MIXED: _parted,
     ROWS: _rows,

@@ -11,7 +11,7 @@ import tempfile
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from weakref import finalize
 
 from millstream.state.batches import ARROW_MAGIC, arrow_bytes, frame_from_arrow
@@ -19,6 +19,8 @@ from millstream.state.plain import decode_lists, encode_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from millstream.values import Batch
 
 __all__ = [
     "Kept",
@@ -29,18 +31,20 @@ __all__ = [
     "batch_from_bytes",
 ]
 
+B = TypeVar("B", bound="Batch")
+
 _FILE_BYTES = 64 * 1024 * 1024
 _FILES = 16
 """A file that is this long, or has one part in so many of what is on disk, gets no more
 batches: so it can be given back, and yet there are few."""
 
 
-def bytes_of_batch(batch: Any) -> bytes:
+def bytes_of_batch(batch: Batch) -> bytes:
     """Return a batch of either kind as bytes."""
     return encode_lists(batch) if isinstance(batch, list) else arrow_bytes(batch)
 
 
-def batch_from_bytes(data: bytes) -> Any:
+def batch_from_bytes(data: bytes) -> Batch:
     """Return the batch of bytes of `bytes_of_batch` that were checked to be ours."""
     if data[:4] == ARROW_MAGIC:
         return frame_from_arrow(memoryview(data))
@@ -98,16 +102,24 @@ class Kept:
     """A batch in a buffer; `load` may be called by any thread."""
 
     nbytes: int
-    batch: Any = None
+    batch: Batch | None = None
     file: Piece | None = None
 
-    def load(self) -> Any:
+    def load(self) -> Batch:
         """Return the batch."""
-        return self.batch if self.file is None else batch_from_bytes(self.file.read())
+        if self.batch is not None:
+            return self.batch
+        return batch_from_bytes(self._piece().read())
 
     def data(self) -> bytes:
         """Return the bytes of the batch."""
-        return bytes_of_batch(self.batch) if self.file is None else self.file.read()
+        if self.batch is not None:
+            return bytes_of_batch(self.batch)
+        return self._piece().read()
+
+    def _piece(self) -> Piece:
+        assert self.file is not None, "a batch is neither in memory nor on disk"
+        return self.file
 
 
 class SpillBuffer:
@@ -129,7 +141,7 @@ class SpillBuffer:
         #: Bytes of all batches that ever went to disk.
         self.spilled_bytes = 0
 
-    def put(self, batch: Any) -> Kept:
+    def put(self, batch: Batch) -> Kept:
         """Keep a batch."""
         nbytes = _size(batch)
         if self.nbytes + nbytes <= self._memory_bytes:
@@ -154,7 +166,7 @@ class SpillBuffer:
             self._file = None
 
 
-class SpillQueue:
+class SpillQueue(Generic[B]):
     """A queue of batches, of which those beyond `memory_bytes` wait on disk.
 
     Examples
@@ -173,24 +185,28 @@ class SpillQueue:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[B]:
         """Yield all batches, oldest first; they stay in the queue."""
-        return (kept.load() for kept in list(self._kept))
+        return (self._loaded(kept) for kept in list(self._kept))
 
     @property
     def disk_bytes(self) -> int:
         """Bytes of the batches on disk."""
         return self._buffer.disk_bytes
 
-    def append(self, batch: Any) -> None:
+    def append(self, batch: B) -> None:
         """Put a batch behind all others."""
         self._kept.append(self._buffer.put(batch))
 
-    def popleft(self) -> Any:
+    def popleft(self) -> B:
         """Return the batch that has waited longest."""
         kept = self._kept.popleft()
         self._buffer.free([kept])
-        return kept.load()
+        return self._loaded(kept)
+
+    @staticmethod
+    def _loaded(kept: Kept) -> B:
+        return cast("B", kept.load())  # a batch comes back as what it was
 
     def clear(self) -> None:
         """Give memory and disk space back."""
@@ -198,7 +214,7 @@ class SpillQueue:
         self._kept.clear()
 
 
-def _size(batch: Any) -> int:
+def _size(batch: Batch) -> int:
     """Return about how many bytes a batch takes; of rows, as many as the first each."""
     if not isinstance(batch, list):
         return int(batch.estimated_size())

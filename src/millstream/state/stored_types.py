@@ -14,14 +14,20 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from importlib import import_module
 from operator import attrgetter
-from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, NotImplementedType
+from typing import TYPE_CHECKING
 from uuid import UUID, SafeUUID
 
 from millstream import errors
 from millstream.errors import MillstreamError, SnapshotError
 from millstream.state.batches import arrow_bytes
-from millstream.state.stored_arrays import reduced_array, reduced_number
+from millstream.state.stored_arrays import BY_PYTHON, reduced_array, reduced_number
+from millstream.values import Value
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    import polars as pl
 
 __all__ = [
     "NAMED",
@@ -37,10 +43,13 @@ __all__ = [
     "stored_object",
 ]
 
-Reduced = tuple[Any, tuple[Any, ...]]
+Reduced = tuple[Callable[..., object], tuple[object, ...]]
 """What to call, and with what."""
 
-Reducer = Callable[[Any], Any]
+Maker = type | FunctionType | BuiltinFunctionType
+"""What makes an object: a class or a function."""
+
+Reducer = Callable[[Value], Reduced | NotImplementedType | None]
 """Returns a `Reduced`, NotImplemented to let Python do it, or None for a user's value."""
 
 RECORDS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -147,7 +156,7 @@ _FROZEN = frozenset({complex, frozenset, range, slice})
 _FROZEN_MODULES = frozenset({"datetime", "decimal", "fractions", "uuid", "zoneinfo"})
 
 
-def stored_object(name: str) -> Any:
+def stored_object(name: str) -> Value:
     """Return what a name in a stored value stands for.
 
     Examples
@@ -172,7 +181,7 @@ TAG = (OWN, "_stored")
 stored_object.__module__, stored_object.__qualname__ = TAG
 
 
-def name_of(maker: Any) -> str | None:
+def name_of(maker: Maker) -> str | None:
     """Return the name of a class or a function in the table; None if it has none."""
     return _NAMES.get(f"{maker.__module__}:{maker.__qualname__}")
 
@@ -196,7 +205,7 @@ def is_immutable(kind: type) -> bool:
 
 
 @lru_cache(_KINDS_MAX)
-def reducer_of(kind: type) -> Reducer | None:
+def reducer_of(kind: type) -> Reducer | NotImplementedType | None:
     """Return how values of a type are reduced; None for those of a user's.
 
     NotImplemented, which need not be called, says that Python's own way will do.
@@ -209,43 +218,45 @@ def reducer_of(kind: type) -> Reducer | None:
     if path in _SPECIAL:
         return _SPECIAL[path]
     if name in _ERRORS or (name is not None and kind.__module__ in _OF_PYTHON):
-        return NotImplemented  # type: ignore[no-any-return]  # it is a constant
+        return BY_PYTHON  # type: ignore[no-any-return]  # it is a constant
     single = single_of(kind)
     if single is not None:
         return lambda _: (stored_object, (single,))
     return reduced_number if _is_number(kind) else None
 
 
-def _reduced_global(value: Any) -> Any:
+def _reduced_global(value: Maker) -> Reduced | NotImplementedType | None:
     """Return the name of a class or a function; None if it is a user's."""
-    if value is stored_object:
-        return NotImplemented
+    is_tag = value is stored_object
     module, name = value.__module__ or "", name_of(value)
     if name is not None and stored_object(name) is value:
         return stored_object, (name,)
-    if module.partition(".")[0] == OWN:
+    if module.partition(".")[0] == OWN and not is_tag:
         msg = f"{module}.{value.__qualname__} of Millstream is not for storing"
         raise TypeError(msg)
-    return None
+    return BY_PYTHON if is_tag else None
 
 
-def _reduced_record(kind: type, fields: Reducer, value: Any) -> Reduced:
+def _reduced_record(
+    kind: type, fields: Callable[[Value], tuple[Value, ...]], value: Value
+) -> Reduced:
     return kind, fields(value)
 
 
-def _reduced_frame(frame: Any) -> Any:
-    if any(kind.is_object() for kind in frame.dtypes):
-        return NotImplemented  # its bytes would be addresses
-    return stored_object("frame"), (arrow_bytes(frame),)
+def _reduced_frame(frame: pl.DataFrame) -> Reduced | NotImplementedType:
+    has_addresses = any(kind.is_object() for kind in frame.dtypes)
+    return (
+        BY_PYTHON if has_addresses else (stored_object("frame"), (arrow_bytes(frame),))
+    )
 
 
-def _reduced_zone(zone: Any) -> Any:
-    return NotImplemented if zone.key is None else (type(zone), (zone.key,))
+def _reduced_zone(zone: ZoneInfo) -> Reduced | NotImplementedType:
+    return BY_PYTHON if not zone.key else (type(zone), (zone.key,))
 
 
-def _reduced_uuid(uuid: UUID) -> Any:
+def _reduced_uuid(uuid: UUID) -> Reduced | NotImplementedType:
     is_usual = uuid.is_safe is SafeUUID.unknown
-    return (UUID, (None, uuid.bytes)) if is_usual else NotImplemented
+    return (UUID, (None, uuid.bytes)) if is_usual else BY_PYTHON
 
 
 def _is_number(kind: type) -> bool:

@@ -11,7 +11,7 @@ Nothing here knows operators, files, or which task a shard belongs to.
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from millstream.state.base import Segment, SegmentKind, State
 from millstream.state.dirty_keys import TouchedKeys
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from millstream.protocol.ids import Epoch
     from millstream.state.base import ShardRange
+    from millstream.values import Entries, Key, Pair, Value
 
 __all__ = ["MemoryTable", "PlainTable", "Table", "apply_rows"]
 
@@ -38,18 +39,18 @@ __all__ = ["MemoryTable", "PlainTable", "Table", "apply_rows"]
 class Table(State, Protocol):
     """The state of an operator that remembers something for every key."""
 
-    def touch(self, keys: Iterable[Any]) -> dict[Any, Any]:
+    def touch(self, keys: Iterable[Key]) -> Entries:
         """Return a dict in which these keys may be read, changed, set and deleted.
 
         It is good for these keys only, and until the table is used again.
         """
         ...
 
-    def peek(self, keys: Iterable[Any]) -> dict[Any, Any]:
+    def peek(self, keys: Iterable[Key]) -> Entries:
         """Return a dict in which these keys may be read, until the next call."""
         ...
 
-    def items(self) -> ItemsView[Any, Any]:
+    def items(self) -> ItemsView[Key, Value]:
         """Return all keys and values."""
         ...
 
@@ -66,7 +67,7 @@ class Table(State, Protocol):
         ...
 
 
-def apply_rows(entries: dict[Any, Any], rows: list[tuple[Any, Any]]) -> None:
+def apply_rows(entries: Entries, rows: list[Pair]) -> None:
     """Do to the entries what the pairs of a delta say."""
     entries.update(rows)
     for key in [key for key, value in rows if value is DELETED]:
@@ -92,7 +93,7 @@ class MemoryTable:
 
     def __init__(self, shard_count: int) -> None:
         self._shard_count = shard_count
-        self._entries: dict[Any, Any] = {}
+        self._entries: Entries = {}
         self._touched = TouchedKeys()
         self._keeps_keys = False
 
@@ -100,18 +101,18 @@ class MemoryTable:
         """Take the promise that no key will ever be deleted."""
         self._keeps_keys = True
 
-    def touch(self, keys: Iterable[Any]) -> dict[Any, Any]:
+    def touch(self, keys: Iterable[Key]) -> Entries:
         """Note that the keys are being changed; return all entries."""
         self._touched.add(keys)
         if self._keeps_keys:
             self._touched.saturate(len(self._entries))
         return self._entries
 
-    def peek(self, keys: Iterable[Any]) -> dict[Any, Any]:  # noqa: ARG002 - all are there
+    def peek(self, keys: Iterable[Key]) -> Entries:  # noqa: ARG002 - all are there
         """Return all entries."""
         return self._entries
 
-    def items(self) -> ItemsView[Any, Any]:
+    def items(self) -> ItemsView[Key, Value]:
         """Return all keys and values."""
         return self._entries.items()
 
@@ -168,7 +169,7 @@ class PlainTable(MemoryTable):
     def __init__(self) -> None:
         super().__init__(shard_count=1)
 
-    def touch(self, keys: Iterable[Any]) -> dict[Any, Any]:  # noqa: ARG002 - all are there
+    def touch(self, keys: Iterable[Key]) -> Entries:  # noqa: ARG002 - all are there
         """Return all entries."""
         return self._entries
 
@@ -193,8 +194,8 @@ class RowsCapture:
 
     def __init__(
         self,
-        keys: list[Any],
-        values: Sequence[Any],
+        keys: list[Key],
+        values: Sequence[Value],
         shard_count: int,
         encoded: Sequence[tuple[ShardRange, bytes]] = (),
     ) -> None:
@@ -212,7 +213,9 @@ class RowsCapture:
         )
 
 
-def captured_rows(keys: list[Any], values: list[Any], shard_count: int) -> RowsCapture:
+def captured_rows(
+    keys: list[Key], values: list[Value], shard_count: int
+) -> RowsCapture:
     """Capture rows as they are now: where one could still be changed, all are encoded.
 
     To do that many at a time takes less than to tell those apart that need it.
@@ -224,7 +227,7 @@ def captured_rows(keys: list[Any], values: list[Any], shard_count: int) -> RowsC
 
 
 def _encoded_now(
-    keys: list[Any], values: list[Any], shard_count: int
+    keys: list[Key], values: list[Value], shard_count: int
 ) -> list[tuple[ShardRange, bytes]]:
     """Return the payloads of rows; say which key it is whose value cannot be stored."""
     try:
@@ -236,7 +239,7 @@ def _encoded_now(
         raise unstorable(owner, error) from error
 
 
-def _check_storable(key: Any, value: Any) -> None:
+def _check_storable(key: Key, value: Value) -> None:
     try:
         encode(value)
     except Exception as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
 from millstream.state.plain import decode, encode
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from millstream.protocol.ids import Epoch
     from millstream.state.base import ShardRange
+    from millstream.values import Value
 
 __all__ = ["TaskState"]
 
@@ -49,7 +50,7 @@ class TaskState:
     def __init__(
         self,
         get: Callable[[], object],
-        put: Callable[[list[Any]], None],
+        put: Callable[[list[Value]], None],
         *,
         is_shared: bool = False,
     ) -> None:

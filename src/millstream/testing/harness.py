@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from millstream.api.functions import StatefulFunction
     from millstream.plan.time import Duration, LateRow
     from millstream.state.base import Segment
+    from millstream.values import Rows
 
 __all__ = ["FunctionHarness", "HarnessSnapshot"]
 
@@ -229,7 +230,7 @@ class FunctionHarness(Generic[K, V, O]):
         wait_ms = max(0, time_ms - self.clock.wall_ms())
         self.clock.advance(timedelta(milliseconds=wait_ms))
 
-    def _take(self, batches: Iterable[list[Any]]) -> list[tuple[K, O]]:
+    def _take(self, batches: Iterable[Rows]) -> list[tuple[K, O]]:
         rows = [row for batch in batches for row in batch]
         if self._is_timed:
             self.timestamps += [int(timestamp) for _, (timestamp, _) in rows]

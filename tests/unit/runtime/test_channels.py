@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.making import channel, node
@@ -26,6 +26,9 @@ from millstream.runtime.channels import (
 from millstream.runtime.inprocess import Hub, LocalLink
 from millstream.runtime.timers import Timers
 from millstream.testing import ManualClock
+
+if TYPE_CHECKING:
+    from millstream.values import Batch
 
 WRITER, READER = PeerId(1), PeerId(2)
 GENERATION = Generation(1)
@@ -58,7 +61,7 @@ class LocalPair:
         self.clock.advance(duration)
         self.timers.fire(self.clock.monotonic_ns())
 
-    def arrived(self) -> list[list[int] | Mark]:
+    def arrived(self) -> list[Batch | Mark]:
         return [self.reader.take() for _ in range(len(self.reader))]
 
 

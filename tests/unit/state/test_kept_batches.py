@@ -44,6 +44,7 @@ def test_batches_come_back_as_often_as_they_are_asked_for(memory_bytes: int) -> 
     for _ in range(2):
         found = list(kept)
         assert found[0] == batches[0]
+        assert isinstance(found[1], pl.DataFrame)
         assert found[1].equals(batches[1])
         assert found[2] == batches[2]
     assert (kept.spilled_bytes > 0) == (memory_bytes < LARGE)

@@ -57,7 +57,7 @@ def test_queue_is_a_deque_wherever_its_batches_wait(
     steps: list[Any], memory_bytes: int
 ) -> None:
     """And all that it counts comes to nothing when it is empty."""
-    queue, expected = SpillQueue(memory_bytes), deque[list[int]]()
+    queue, expected = SpillQueue[list[int]](memory_bytes), deque[list[int]]()
     for step in steps:
         if step == "c":
             queue.clear()
@@ -80,7 +80,7 @@ def test_queue_is_a_deque_wherever_its_batches_wait(
 @pytest.mark.parametrize("memory_bytes", [1, 50, 10**6])
 def test_queue_takes_frames_and_goes_back_to_memory(memory_bytes: int) -> None:
     """Once those on disk are read; the schema is theirs, also without rows."""
-    queue = SpillQueue(memory_bytes)
+    queue = SpillQueue[pl.DataFrame](memory_bytes)
     read = []
     for frame in FRAMES:
         queue.append(frame)
@@ -108,7 +108,7 @@ def test_much_on_disk_is_in_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_space_is_given_back_with_the_last_piece() -> None:
     """However that comes about: read, cleared, or a task that failed."""
-    queue = SpillQueue(0)
+    queue = SpillQueue[pl.DataFrame](0)
     for frame in FRAMES:
         queue.append(frame)
     numbers = {kept.file.file.number for kept in queue._kept if kept.file is not None}

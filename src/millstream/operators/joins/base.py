@@ -89,6 +89,8 @@ class TimedJoinOperator(KeyedJoinOperator, TimedOperator):
         What is stored, if that is not the table itself.
     """
 
+    late: list[LateRow]
+
     def __init__(
         self,
         nodes: tuple[Node, ...],

@@ -65,7 +65,7 @@ class FrameHashJoinOperator(TwoInputOperator, EarlyEndingOperator):
         self._right_rows = 0
         self._parts: list[pl.DataFrame] = [pl.DataFrame(schema=spec.right_schema)]
         self._right: _RightSide | None = None
-        self._waiting = SpillQueue(left_memory_bytes)
+        self._waiting: SpillQueue[pl.DataFrame] = SpillQueue(left_memory_bytes)
         self._place = place
         self.state = TaskState(self._both_sides, self._take_over, is_shared=True)
 

@@ -157,7 +157,7 @@ class _CycleRound(Round):
     def _put_together(self) -> None:
         if self._short:
             rows = joined(self._short)
-            self._rows.append(rows.rechunk() if self._rows_max else rows)
+            self._rows.append(rows if isinstance(rows, list) else rows.rechunk())
         self._short, self._short_rows = [], 0
 
     def begin(self, decision: Decision) -> Iterator[Any]:

@@ -51,6 +51,7 @@ _TIMERS_AFTER_END_MAX = 100_000
 class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
     """A user's stateful function, called with the state of the row's key."""
 
+    late: list[LateRow]
     is_guarded = True
     keeps_keys = False
 

@@ -293,6 +293,7 @@ class AssignTimestampsOperator(TimestampAssigner):
 class SortByTimeOperator(KeyedOperator, TimedOperator):
     """Rows in the order of their timestamps; each waits until its time has come."""
 
+    late: list[LateRow]
     keeps_keys = False
 
     def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:

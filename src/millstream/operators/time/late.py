@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from millstream.values import Batch
 
 __all__ = ["with_late"]
 
 
-def with_late(before: Any, late: pl.DataFrame) -> Any:
+def with_late(before: Batch, late: pl.DataFrame) -> pl.DataFrame:
     """Return rows that came too late, together with those that nobody has taken yet."""
-    return late if len(before) == 0 else pl.concat([before, late])
+    return late if isinstance(before, list) else pl.concat([before, late])

@@ -58,6 +58,8 @@ class TimedWindowOperator(KeyedWindowOperator, TimedOperator):
         Where entries are; beside them the time that was reached is stored.
     """
 
+    late: list[LateRow]
+
     def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         #: Nothing of this time or earlier follows, except what is late.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.making import nodes, operators
@@ -10,6 +11,9 @@ from tests.support.making import nodes, operators
 from millstream.config import Config, configured
 from millstream.operators.rows.ordering import SortOperator, ZipOperator
 from millstream.plan import nodes as specs
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @pytest.mark.parametrize("is_over", [True, False])
@@ -59,7 +63,7 @@ def test_zip_ahead_counts_only_rows_without_a_partner() -> None:
     config = configured(Config(), {"zip_ahead_rows_max": 1})
     (operator,) = operators([specs.Zip()], config)
 
-    pairs = []
+    pairs: list[Any] = []
     for number in range(100):
         pairs += operator.process([number], 0)
         pairs += operator.process([-number], 1)

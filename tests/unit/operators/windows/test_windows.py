@@ -28,6 +28,8 @@ from millstream.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from millstream.values import Batch
+
 
 COUNT, SUM, UNIQUE = map(aggregates.builtin, ("count", "sum", "unique"))
 STORED = [
@@ -44,7 +46,7 @@ def sliding(size: int, slide: int) -> TimeWindows:
     return TimeWindows(size, slide, 0, "event")
 
 
-def said(batches: Iterable[list[Any]]) -> list[Any]:
+def said(batches: Iterable[Batch]) -> list[Any]:
     return [row for batch in batches for row in batch]
 
 
