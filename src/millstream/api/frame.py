@@ -166,7 +166,7 @@ class Frame(
             self.schema,
             regroups=Columns(keys),
         )
-        spec = specs.UniqueFrame(keys, {key: self.schema[key] for key in keys})
+        spec = specs.UniqueFrame(keys, pl.Schema({k: self.schema[k] for k in keys}))
         return in_batch._then("unique", spec, base, self.schema)  # noqa: SLF001 - same class
 
     # Crossing over, meeting, ending

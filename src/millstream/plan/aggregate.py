@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.values import Value
+
+    _Mean = tuple[Value, int]
+    """Sum and count."""
+
 __all__ = ["MISSING", "Aggregate", "builtin", "fold", "reduce"]
 
 
@@ -73,15 +78,15 @@ class _Builtin(Aggregate):
         return self.name
 
 
-def reduce(function: Callable[[Any, Any], Any]) -> Aggregate:
+def reduce(function: Callable[[Value, Value], Value]) -> Aggregate:
     """Combine values two by two with an associative function."""
     return Aggregate("reduce", _identity, function, function)
 
 
 def fold(
     initial: object,
-    function: Callable[[Any, Any], Any],
-    merge: Callable[[Any, Any], Any] | None = None,
+    function: Callable[[Value, Value], Value],
+    merge: Callable[[Value, Value], Value] | None = None,
 ) -> Aggregate:
     """Update a copy of `initial` with each value in turn."""
     start = _Start(initial)
@@ -101,7 +106,7 @@ def builtin(name: str) -> Aggregate:
 class _Start:
     """Hands out a fresh copy of an initial value; immutable ones as they are."""
 
-    value: Any
+    value: object
 
     def __call__(self) -> object:
         if isinstance(self.value, int | float | str | bytes | bool | None):
@@ -129,19 +134,19 @@ def _keep_right(_left: object, right: object) -> object:
     return right
 
 
-def _mean_first(value: Any) -> tuple[Any, int]:
+def _mean_first(value: Value) -> _Mean:
     return value, 1
 
 
-def _mean_update(part: tuple[Any, int], value: Any) -> tuple[Any, int]:
+def _mean_update(part: _Mean, value: Value) -> _Mean:
     return part[0] + value, part[1] + 1
 
 
-def _mean_merge(left: tuple[Any, int], right: tuple[Any, int]) -> tuple[Any, int]:
+def _mean_merge(left: _Mean, right: _Mean) -> _Mean:
     return left[0] + right[0], left[1] + right[1]
 
 
-def _mean_finish(part: tuple[Any, int]) -> Any:
+def _mean_finish(part: _Mean) -> Value:
     return part[0] / part[1]
 
 
@@ -154,7 +159,7 @@ def _set_update(values: set[object], value: object) -> set[object]:
     return values
 
 
-def _set_finish(values: set[Any]) -> set[Any]:
+def _set_finish(values: set[object]) -> set[object]:
     """Leave one NaN, as there is one where they are keys."""
     others = {value for value in values if value == value}  # noqa: PLR0124 - no NaN is
     return others | set(list(values - others)[:1])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from millstream.plan.nodes import Limit
+from millstream.plan.nodes import Limit, Read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,8 +24,7 @@ def endless_source(plan: Sequence[Node], nodes: Iterable[int]) -> Node | None:
             continue
         seen.add(number)
         node = plan[number]
-        source: Any = getattr(node.spec, "source", None)
-        if not node.inputs and source is not None and not source.is_bounded:
+        if isinstance(node.spec, Read) and not node.spec.source.is_bounded:
             return node
         ahead += node.inputs
     return None

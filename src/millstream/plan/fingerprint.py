@@ -125,7 +125,7 @@ def _arriving(node: Node, by_id: Mapping[int, Node]) -> tuple[str, ...] | None:
     """Return the columns of rows where the planner has left some out, None for all."""
     above = by_id[node.inputs[0]]
     while True:
-        spec: Any = above.spec
+        spec = above.spec
         if isinstance(spec, Read):
             source: Any = spec.source
             return None if spec.column_count is None else tuple(source.schema)

@@ -8,13 +8,15 @@ Nothing here imports Polars; schemas are opaque.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.plan.spec import Spec, Traits
 from millstream.plan.state_fields import Field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import polars as pl
 
     from millstream.plan.frames import JoinFrames
     from millstream.plan.joins import Join, JoinAsof, JoinInterval, JoinWindow
@@ -53,7 +55,7 @@ class JoinFrameStreams(Spec):
 
     by: Join | JoinWindow | JoinInterval | JoinAsof
     columns: JoinFrames
-    left_schema: Any
+    left_schema: pl.Schema
 
     def detail(self) -> str:
         """Return how rows are joined, and what bounds what is kept of them."""

@@ -2,13 +2,13 @@
 
 A frame with event time carries it in two columns that users do not see.
 
-Nothing here imports Polars; expressions are opaque.
+Nothing here imports Polars but for annotations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.plan.needed_columns import aggregation_columns, united
 from millstream.plan.spec import ALL_COLUMNS, IN_TIME_ORDER, Spec, Traits
@@ -19,9 +19,12 @@ from millstream.plan.windows import window_field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import polars as pl
+
     from millstream.columns.table import FrameAggregation
     from millstream.plan.spec import Needed, NeededOf
-    from millstream.plan.windows import GlobalWindow, Panes
+    from millstream.plan.time import WatermarkMaker
+    from millstream.plan.windows import AnyWindow, GlobalWindow, Panes, Window
 
 __all__ = [
     "END",
@@ -102,25 +105,27 @@ class AssignFrameTime(Spec):
         takes_frames=True,
     )
 
-    time: Any
+    time: pl.Expr
     out_of_order_ms: int = 0
     idle_after_ms: int | None = None
     max_future_skew_ms: int | None = None
-    kind: Any = None
+    kind: pl.DataType | None = None
     splits_in_order: bool = False
-    watermark: Any = None
+    watermark: pl.Expr | WatermarkMaker | None = None
 
     def kept_fields(self) -> Iterable[Field]:
         """Return whose watermarks are kept; bounds may change."""
         return watermark_fields(self)
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what a timestamp is made of, and what is needed beside it."""
         import polars as pl  # noqa: PLC0415 - there is a frame, so it is there
 
-        exprs = [e for e in (self.time, self.watermark) if e is not None]
-        if not all(isinstance(expr, pl.Expr) for expr in exprs):
-            return ALL_COLUMNS
+        exprs = [self.time]
+        if self.watermark is not None:
+            if not isinstance(self.watermark, pl.Expr):
+                return ALL_COLUMNS
+            exprs.append(self.watermark)
         hidden = dict.fromkeys(HIDDEN, pl.Int64())
         needed = needed_of(type(schema)({**schema, **hidden}))
         if needed is None:
@@ -166,8 +171,8 @@ class TimeWindowFrame(Spec):
     panes: Panes
     columns: tuple[str, ...]
     lateness_ms: int = 0
-    kind: Any = None
-    window: Any = None
+    kind: pl.DataType | None = None
+    window: AnyWindow | None = None
     is_by_clock: bool = False
     is_combined: bool = False
     bounds: tuple[str, str] = (WINDOW_START, WINDOW_END)
@@ -184,7 +189,7 @@ class TimeWindowFrame(Spec):
         yield Field.span("lateness", self.lateness_ms)
         yield Field.of("by the clock", self.is_by_clock)
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what is aggregated, and time."""
         aggregated = aggregation_columns(self.aggregation)
         return united([aggregated, frozenset(HIDDEN)])
@@ -204,7 +209,7 @@ class CombinePanes(Spec):
         """Return the window, and that it is the planner's."""
         return f"{self.windows.window}, combine"
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what is aggregated, and time."""
         return self.windows.columns_needed(schema, needed_of)
 
@@ -224,8 +229,8 @@ class SessionFrame(Spec):
     gap_ms: int
     columns: tuple[str, ...]
     lateness_ms: int = 0
-    kind: Any = None
-    window: Any = None
+    kind: pl.DataType | None = None
+    window: AnyWindow | None = None
     is_by_clock: bool = False
     bounds: tuple[str, str] = (WINDOW_START, WINDOW_END)
 
@@ -240,7 +245,7 @@ class SessionFrame(Spec):
         yield Field.span("lateness", self.lateness_ms)
         yield Field.of("by the clock", self.is_by_clock)
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what is aggregated, and time."""
         aggregated = aggregation_columns(self.aggregation)
         return united([aggregated, frozenset(HIDDEN)])
@@ -272,7 +277,7 @@ class CountFrame(Spec):
     panes: Panes
     drops_incomplete: bool = True
     is_counted: bool = False
-    window: Any = None
+    window: AnyWindow | None = None
     is_combined: bool = False
     bounds: tuple[str, str] | None = None
 
@@ -285,7 +290,7 @@ class CountFrame(Spec):
         yield window_field(self.window)
         yield from aggregation_fields(self.aggregation)
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what is aggregated, and time."""
         aggregated = aggregation_columns(self.aggregation)
         return united([aggregated, frozenset(HIDDEN)])
@@ -351,7 +356,7 @@ class OrderFrame(Spec):
 
     keys: tuple[str, ...]
     columns: tuple[str, ...]
-    schema: Any = None
+    schema: pl.Schema | None = None
 
     def detail(self) -> str:
         """Say what it does."""
@@ -362,7 +367,7 @@ class OrderFrame(Spec):
         yield Field("keys", self.keys)
         yield Field.columns("columns", self.schema)
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return keys and time, and what goes through."""
         own = frozenset([*self.keys, *HIDDEN])
         return united([own, needed_of(schema)])
@@ -388,8 +393,8 @@ class MapWindow(Spec):
         keeps="", keeps_time=False, may_fail_on_record=True, takes_frames=True
     )
 
-    function: Callable[[Any, Any], Any]
-    schema: Any
+    function: Callable[[Window, pl.DataFrame], object]
+    schema: pl.Schema
     rows: str
     keys: tuple[str, ...] = ()
     bounds: tuple[str, str] | None = None

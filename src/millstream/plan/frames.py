@@ -1,13 +1,13 @@
 """Nodes of columnar streams: batches are Polars data frames.
 
 They stand in the same plan as the nodes of rows and obey the same rules.  Nothing here
-imports Polars; expressions and schemas are opaque.
+imports Polars but for annotations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.needed_columns import aggregation_columns, no_rows, united
@@ -17,8 +17,14 @@ from millstream.plan.state_fields import Field, Rule, aggregation_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import polars as pl
+
     from millstream.columns.table import FrameAggregation
+    from millstream.operators.frames.tokenize import TokenClass
     from millstream.plan.spec import Needed, NeededOf
+
+    _How = Literal["inner", "left", "right", "full", "semi", "anti"]
+    from millstream.plan.text_steps import TextStep
 
 __all__ = [
     "AggregateFrame",
@@ -51,8 +57,8 @@ class Transform(Spec):
         takes_frames=True,
     )
 
-    function: Callable[[Any], Any]
-    step: Any = None
+    function: Callable[[pl.LazyFrame], pl.LazyFrame]
+    step: TextStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +77,11 @@ class MapFrames(Spec):
         keeps="", keeps_time=True, may_fail_on_record=True, takes_frames=True
     )
 
-    function: Callable[[Any], Any]
+    function: Callable[[pl.DataFrame], object]
     needs: Literal["all", "the same", "nothing"] = "all"
-    schema: Any = None
+    schema: pl.Schema | None = None
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what `needs` says."""
         match self.needs:
             case "nothing":
@@ -102,7 +108,7 @@ class ToFrame(Spec):
         keeps="", keeps_time=False, may_fail_on_record=True, takes_frames=True
     )
 
-    schema: Any
+    schema: pl.Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +132,7 @@ class CombineFrame(Spec):
         """Say that it is the planner's."""
         return "combine"
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what is aggregated."""
         return aggregation_columns(self.aggregation)
 
@@ -154,7 +160,7 @@ class AggregateFrame(Spec):
         """Return keys and aggregates; what is not asked for any more is left out."""
         return aggregation_fields(self.aggregation, Rule.FEWER)
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what is aggregated."""
         return aggregation_columns(self.aggregation)
 
@@ -183,7 +189,7 @@ class SortFrame(Spec):
     descending: tuple[bool, ...]
     nulls_last: tuple[bool, ...]
     limit: int | None = None
-    schema: Any = None
+    schema: pl.Schema | None = None
     is_narrowed: bool = False
 
     def detail(self) -> str:
@@ -199,7 +205,7 @@ class SortFrame(Spec):
         # Often it has no rows yet; if it has some, they are looked at when restored.
         yield Field.columns("columns", self.schema, Rule.FREE)
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what it sorts by, and what goes through."""
         return united([frozenset(self.by), needed_of(schema)])
 
@@ -222,18 +228,18 @@ class JoinFrames(Spec):
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
     how: str
-    right_schema: Any
+    right_schema: pl.Schema
     suffix: str = "_right"
     nulls_equal: bool = False
-    left_schema: Any = None
+    left_schema: pl.Schema | None = None
 
-    def query(self, left: Any, right: Any) -> Any:
+    def query(self, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyFrame:
         """Return the join of two lazy frames; left rows stay in order."""
         return left.join(
             right,
             left_on=list(self.left_on),
             right_on=list(self.right_on),
-            how=self.how,
+            how=cast("_How", self.how),  # a verb has checked it
             suffix=self.suffix,
             nulls_equal=self.nulls_equal,
             maintain_order="left",
@@ -258,9 +264,9 @@ class JoinStatic(Spec):
     )
 
     join: JoinFrames
-    right: Any
+    right: pl.DataFrame
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return the keys, what goes through, and what gives others their names."""
         answer = self.join.query(no_rows(schema), self.right.lazy()).collect_schema()
         needed = needed_of(answer)
@@ -282,13 +288,13 @@ class UniqueFrame(Spec):
     )
 
     keys: tuple[str, ...]
-    schema: Any = None
+    schema: pl.Schema | None = None
 
     def kept_fields(self) -> Iterable[Field]:
         """Return the keys."""
         yield Field.columns("keys", self.schema)
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return the keys, and what goes through."""
         return united([frozenset(self.keys), needed_of(schema)])
 
@@ -302,9 +308,9 @@ class Tokens(Spec):
     )
 
     column: str
-    token_class: Any
+    token_class: TokenClass
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return the text, and time."""
         return frozenset([self.column, *HIDDEN])
 
@@ -322,7 +328,7 @@ class CollectFrames(Spec):
         takes_frames=True,
     )
 
-    schema: Any = None
+    schema: pl.Schema | None = None
 
     def kept_fields(self) -> Iterable[Field]:
         """Return the columns."""

@@ -7,10 +7,12 @@ local-or-shuffle, fields - and the three that a dataflow needs besides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from millstream.values import Row
 
 __all__ = [
     "Broadcast",
@@ -78,7 +80,7 @@ class Gather:
 class ByFunction:
     """To the task that the user's function names, modulo their number."""
 
-    function: Callable[[Any], int]
+    function: Callable[[Row], int]
 
     def __str__(self) -> str:
         return "function"

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from millstream.errors import UsageError
@@ -32,6 +32,10 @@ from millstream.plan.state_fields import Field, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    import polars as pl
+
+    from millstream.values import Rows, Value
 
 __all__ = [
     "DECIDER",
@@ -99,8 +103,8 @@ def worker_scope(worker: object) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class _Cell:
-    value: Any
+class _Cell(Generic[T]):
+    value: T
     number: int = 0
     begun: int = 0
 
@@ -117,9 +121,9 @@ class RoundState(Generic[T]):
         self._owner = owner
         #: For threads that do not know for whom they work.
         self._latest = _Cell(value)
-        self._cells: WeakKeyDictionary[object, _Cell] = WeakKeyDictionary()
+        self._cells: WeakKeyDictionary[object, _Cell[T]] = WeakKeyDictionary()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[RoundState[T]], tuple[T, str]]:
         return RoundState, (self._initial, self._owner)
 
     @property
@@ -133,8 +137,7 @@ class RoundState(Generic[T]):
                 "the flow is being built"
             )
             raise UsageError(msg)
-        value: T = cell.value
-        return value
+        return cell.value
 
     @property
     def begun(self) -> int:
@@ -155,7 +158,7 @@ class RoundState(Generic[T]):
         cell = self._cell()
         cell.number = cell.begun = 0
 
-    def _cell(self) -> _Cell:
+    def _cell(self) -> _Cell[T]:
         worker = _worker.get()
         if worker is None:
             return self._latest
@@ -195,18 +198,18 @@ class Iteration:
     kind: IterationKind
     makes_frames: bool = False
     rounds_max: int | None = None
-    reduce: Callable[..., Any] | None = None
-    until: Callable[[Any], object] | None = None
-    initial: Any = None
-    update: Callable[[Any, Any], Any] | None = None
-    state: RoundState[Any] | None = None
-    improve: Callable[[Any, Any], Any] | None = None
+    reduce: Callable[..., Value] | None = None
+    until: Callable[[Value], object] | None = None
+    initial: Value = None
+    update: Callable[[Value, Rows], Value] | None = None
+    state: RoundState[Value] | None = None
+    improve: Callable[[Value, Value], Value | None] | None = None
     keys: tuple[str, ...] = ()
-    best: tuple[Any, ...] = ()
+    best: tuple[pl.Expr, ...] = ()
     columns: tuple[str, ...] = ()
-    show: Callable[[Any], float] | None = None
+    show: Callable[[Value], float] | None = None
     hops_max: int | None = None
-    schema: Any = None
+    schema: pl.Schema | None = None
 
     @property
     def has_rounds(self) -> bool:
@@ -285,7 +288,7 @@ class Decide(Spec):
     traits = Traits(keeps="end of a loop", keeps_time=False, may_fail_on_record=False)
 
     iteration: Iteration
-    schema: Any = None
+    schema: pl.Schema | None = None
 
     def kept_fields(self) -> Iterable[Field]:
         """Return what goes round."""

@@ -5,12 +5,14 @@ Polars is imported only when there is a frame to look at.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.plan.spec import ALL_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import polars as pl
 
     from millstream.columns.table import FrameAggregation
     from millstream.plan.spec import Needed
@@ -48,7 +50,7 @@ def aggregation_columns(aggregation: FrameAggregation) -> Needed:
     return frozenset([*aggregation.keys, *roots])
 
 
-def no_rows(schema: Any) -> Any:
+def no_rows(schema: pl.Schema) -> pl.LazyFrame:
     """Return a lazy frame of a schema without rows."""
     import polars as pl  # noqa: PLC0415 - see above
 

@@ -6,7 +6,7 @@ Those of time, windows, joins, loops and frames have modules of their own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.plan.spec import IN_TIME_ORDER, Spec, Traits
 from millstream.plan.state_fields import Field, Rule, aggregate_fields
@@ -14,9 +14,12 @@ from millstream.plan.state_fields import Field, Rule, aggregate_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import polars as pl
+
     from millstream.connectors.base import Sink, Source
     from millstream.plan.aggregate import Aggregate
     from millstream.plan.spec import Needed, NeededOf
+    from millstream.values import Key, Row, Rows, Value
 
 __all__ = [
     "AggregateAll",
@@ -69,7 +72,7 @@ class Read(Spec):
         keeps="", keeps_time=False, may_fail_on_record=False, has_operator=False
     )
 
-    source: Source[Any]
+    source: Source[Row]
     column_count: int | None = None
 
     def detail(self) -> str:
@@ -78,6 +81,18 @@ class Read(Spec):
             return ""
         source: Any = self.source
         return f"{len(source.schema)} of {self.column_count} columns"
+
+
+class DeclaringFunction(Protocol):
+    """A user's stateful function, as far as the plan knows it."""
+
+    def declared_state(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Return what is kept of a key."""
+        ...
+
+    def instance(self) -> Any:
+        """Return a copy for one task; its operator knows what it can do."""
+        ...
 
 
 # One row in, some rows out, nothing remembered; a run of these becomes one function.
@@ -97,7 +112,7 @@ class Map(Spec):
 
     traits = _ROW_FUNCTION
 
-    function: Callable[[Any], Any]
+    function: Callable[[Row], Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +121,7 @@ class Filter(Spec):
 
     traits = _ROW_FUNCTION
 
-    function: Callable[[Any], object]
+    function: Callable[[Row], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +130,7 @@ class FlatMap(Spec):
 
     traits = replace(_ROW_FUNCTION, makes_many=True)
 
-    function: Callable[[Any], Any]
+    function: Callable[[Row], Iterable[Row]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +139,7 @@ class FilterMap(Spec):
 
     traits = _ROW_FUNCTION
 
-    function: Callable[[Any], Any]
+    function: Callable[[Row], Row | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +161,7 @@ class Inspect(Spec):
 
     traits = _ROW_FUNCTION
 
-    function: Callable[[Any], object]
+    function: Callable[[Row], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +170,7 @@ class KeyBy(Spec):
 
     traits = _ROW_FUNCTION
 
-    function: Callable[[Any], Any]
+    function: Callable[[Row], Key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +207,7 @@ class MapBatches(Spec):
         keeps="", keeps_time=False, may_fail_on_record=True, calls_function=True
     )
 
-    function: Callable[[list[Any]], list[Any]]
+    function: Callable[[Rows], Rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +222,7 @@ class Regroup(Spec):
         passes_columns=True,
     )
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what is needed of its output."""
         return needed_of(schema)
 
@@ -345,7 +360,7 @@ class Process(Spec):
 
     traits = Traits(keeps="stateful function", keeps_time=True, may_fail_on_record=True)
 
-    function: Any
+    function: DeclaringFunction
     in_time_order: bool = False
 
     def detail(self) -> str:
@@ -389,7 +404,7 @@ class Limit(Spec):
         """Return how many."""
         yield Field.of("rows at most", self.rows)
 
-    def columns_needed(self, schema: Any, needed_of: NeededOf) -> Needed:
+    def columns_needed(self, schema: pl.Schema, needed_of: NeededOf) -> Needed:
         """Return what is needed of its output."""
         return needed_of(schema)
 
@@ -402,7 +417,7 @@ class SortBy(Spec):
         keeps="sort", keeps_time=False, may_fail_on_record=True, waits_for_end=True
     )
 
-    key: Callable[[Any], Any]
+    key: Callable[[Row], Value]
     is_descending: bool = False
     limit: int | None = None
 
@@ -444,7 +459,7 @@ class Result(Spec):
         is_for_driver=True,
     )
 
-    empty: Any
+    empty: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,7 +474,7 @@ class ForEach(Spec):
         is_sink=True,
     )
 
-    function: Callable[[Any], object]
+    function: Callable[[Row], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,7 +503,7 @@ class Write(Spec):
         keeps="write", keeps_time=False, may_fail_on_record=False, is_sink=True
     )
 
-    sink: Sink[Any]
+    sink: Sink[Row]
 
     def kept_fields(self) -> Iterable[Field]:
         """Return the kind of sink."""

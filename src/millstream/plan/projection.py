@@ -14,7 +14,7 @@ Polars is imported only once there is a source with columns to leave out.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from millstream.plan import frames as specs
 from millstream.plan.grouping import Columns
@@ -24,10 +24,15 @@ from millstream.plan.spec import ALL_COLUMNS
 from millstream.plan.time import LateRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    import polars as pl
+
+    from millstream.connectors.base import Source
     from millstream.plan.logical import Node
     from millstream.plan.spec import Needed, Spec
+
+    Query = Callable[[pl.LazyFrame], pl.LazyFrame]
 
 __all__ = ["ColumnSource", "NarrowQuery", "with_needed_columns"]
 
@@ -37,10 +42,10 @@ class ColumnSource(Protocol):
     """A source of data frames that can leave columns out."""
 
     @property
-    def schema(self) -> Any:
+    def schema(self) -> pl.Schema:
         """Names and types of the columns that it reads."""
 
-    def reading(self, columns: Sequence[str]) -> Any:
+    def reading(self, columns: Sequence[str]) -> Source[pl.DataFrame]:
         """Return a source of the same rows with only these columns."""
 
 
@@ -57,11 +62,11 @@ class NarrowQuery:
         What is needed of its answer; None for all of it.
     """
 
-    function: Callable[[Any], Any]
-    given: tuple[Any, ...] | None = None
+    function: Query
+    given: tuple[pl.Expr, ...] | None = None
     columns: tuple[str, ...] | None = None
 
-    def __call__(self, frame: Any) -> Any:
+    def __call__(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Return the query of a lazy frame."""
         if self.given is not None:
             frame = frame.select(self.given)
@@ -97,14 +102,14 @@ class _Projection:
             return
         self.changed[node.id] = Read(source.reading(columns), len(source.schema))
 
-    def _needed_of(self, node: Node, schema: Any) -> Needed:
+    def _needed_of(self, node: Node, schema: pl.Schema) -> Needed:
         """Return what is needed of the output of a node, which has this schema."""
         needs = [self._needed_by(reader, schema) for reader in self._readers[node.id]]
         if isinstance(node.regroups, Columns):
             needs.append(frozenset(node.regroups.names))
         return united(needs)
 
-    def _needed_by(self, node: Node, schema: Any) -> Needed:
+    def _needed_by(self, node: Node, schema: pl.Schema) -> Needed:
         """Return what a node needs of its input, which has this schema."""
         if isinstance(node.spec, specs.Transform):
             return self._needed_by_query(node, schema)
@@ -122,7 +127,7 @@ class _Projection:
         """Whether rows leave a node as they came, because they came too late."""
         return any(isinstance(r.spec, LateRows) for r in self._readers[node.id])
 
-    def _needed_by_query(self, node: Node, schema: Any) -> Needed:
+    def _needed_by_query(self, node: Node, schema: pl.Schema) -> Needed:
         run = self._run(node)
         query = _composed(run)
         try:
@@ -132,12 +137,13 @@ class _Projection:
         except Exception:  # noqa: BLE001 - a user's function inside may raise anything
             return ALL_COLUMNS
         if needed is not None and len(needed) < len(schema):
-            self._change(run[0], given=_given(schema, needed))
+            given = _given(schema, needed)
+            self._change(run[0], lambda query: replace(query, given=given))
         if columns is not None:
-            self._change(run[-1], columns=columns)
+            self._change(run[-1], lambda query: replace(query, columns=columns))
         return needed
 
-    def _change(self, node: Node, **ends: Any) -> None:
+    def _change(self, node: Node, change: Callable[[NarrowQuery], NarrowQuery]) -> None:
         """Let a query have other columns at one of its ends.
 
         What it does with those it was given is the same; what comes out is not.
@@ -147,7 +153,7 @@ class _Projection:
         query = spec.function
         if not isinstance(query, NarrowQuery):
             query = NarrowQuery(query)
-        query = replace(query, **ends)
+        query = change(query)
         step = None if query.columns is not None else spec.step
         self.changed[node.id] = specs.Transform(query, step)
 
@@ -170,11 +176,11 @@ def _is_one_query(node: Node, reader: Node) -> bool:
     return node.regroups is None and is_step[0] == is_step[1]
 
 
-def _composed(run: list[Node]) -> Callable[[Any], Any]:
+def _composed(run: list[Node]) -> Query:
     """Return the queries of a run as one."""
     functions = [n.spec.function for n in run if isinstance(n.spec, specs.Transform)]
 
-    def query(frame: Any) -> Any:
+    def query(frame: pl.LazyFrame) -> pl.LazyFrame:
         for function in functions:
             frame = function(frame)
         return frame
@@ -182,7 +188,7 @@ def _composed(run: list[Node]) -> Callable[[Any], Any]:
     return query
 
 
-def _chosen(schema: Any, needed: Needed) -> tuple[str, ...] | None:
+def _chosen(schema: pl.Schema, needed: Needed) -> tuple[str, ...] | None:
     """Return the needed columns in order, None for all; one is always left to count."""
     if needed is None:
         return None
@@ -190,13 +196,13 @@ def _chosen(schema: Any, needed: Needed) -> tuple[str, ...] | None:
     return None if len(names) == len(schema) else names
 
 
-def _columns_read(query: Callable[[Any], Any], schema: Any) -> Needed:
+def _columns_read(query: Query, schema: pl.Schema) -> Needed:
     """Return the columns that Polars asks a source for to answer a query."""
     from polars.io.plugins import register_io_source  # noqa: PLC0415 - see above
 
     asked: list[Needed] = []
 
-    def source(columns: list[str] | None, *_: object) -> Any:
+    def source(columns: list[str] | None, *_: object) -> Iterator[pl.DataFrame]:
         asked.append(ALL_COLUMNS if columns is None else frozenset(columns))
         rows = no_rows(schema).collect()
         yield rows if columns is None else rows.select(columns)
@@ -205,7 +211,7 @@ def _columns_read(query: Callable[[Any], Any], schema: Any) -> Needed:
     return united(asked)
 
 
-def _given(schema: Any, needed: frozenset[str]) -> tuple[Any, ...]:
+def _given(schema: pl.Schema, needed: frozenset[str]) -> tuple[pl.Expr, ...]:
     """Return the columns of a schema, of which those that nobody needs are null."""
     import polars as pl  # noqa: PLC0415 - see above
 

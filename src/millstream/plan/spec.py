@@ -11,15 +11,17 @@ Nothing here knows a single kind, nor what carries it out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import polars as pl
+
     from millstream.plan.state_fields import Field
 
     Needed = frozenset[str] | None
-    NeededOf = Callable[[Any], Needed]
+    NeededOf = Callable[[pl.Schema], Needed]
 
 __all__ = ["ALL_COLUMNS", "IN_TIME_ORDER", "Spec", "Traits"]
 
@@ -103,7 +105,7 @@ class Spec:
 
     def columns_needed(
         self,
-        schema: Any,  # noqa: ARG002 - for those that look at some columns only
+        schema: pl.Schema,  # noqa: ARG002 - for those that look at some columns only
         needed_of: NeededOf,  # noqa: ARG002 - likewise
     ) -> Needed:
         """Return which columns of its input it looks at.

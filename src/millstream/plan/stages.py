@@ -34,12 +34,11 @@ from millstream.plan.splits import with_splits
 from millstream.plan.time import AssignTime, LateRows
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from millstream.config import BufferPolicy, Config
     from millstream.plan.grouping import Grouping
     from millstream.plan.iteration import RoundState
     from millstream.plan.logical import LogicalPlan, Node
+    from millstream.values import Value
 
 __all__ = ["Edge", "Stage", "StagePlan", "plan_stages"]
 
@@ -62,7 +61,7 @@ class Stage:
     id: int
     nodes: tuple[Node, ...]
     width: int | None
-    loop_state: RoundState[Any] | None = None
+    loop_state: RoundState[Value] | None = None
     is_free: bool = False
 
     @property

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import polars as pl
 
     from millstream.columns.table import FrameAggregation
     from millstream.plan.aggregate import Aggregate
@@ -66,7 +68,9 @@ class Field:
         return cls(name, (value,), rule)
 
     @classmethod
-    def columns(cls, name: str, schema: Any, rule: Rule = Rule.SAME) -> Field:
+    def columns(
+        cls, name: str, schema: pl.Schema | None, rule: Rule = Rule.SAME
+    ) -> Field:
         """Return a field of columns and their types."""
         known = {} if schema is None else schema
         return cls(name, tuple(f"{name}: {kind}" for name, kind in known.items()), rule)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.plan.frames import Transform
 
@@ -28,6 +28,7 @@ __all__ = [
     "KnownOnly",
     "TextLists",
     "TextSplit",
+    "TextStep",
     "known_only",
     "text_lists",
     "text_splits",
@@ -77,6 +78,9 @@ class KnownOnly:
     column: str
 
 
+TextStep = TextLists | Exploded | KnownOnly
+
+
 @dataclass(frozen=True, slots=True)
 class TextSplit:
     """A chain of nodes that cuts text into pieces, one row each.
@@ -116,7 +120,7 @@ def _text_split(nodes: Sequence[Node]) -> TextSplit | None:
     return TextSplit(lists, tuple(nodes[: 3 if is_known else 2]), not is_known)
 
 
-def _step(node: Node) -> Any:
+def _step(node: Node) -> TextStep | None:
     return node.spec.step if isinstance(node.spec, Transform) else None
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from millstream.plan.frame_windows import AssignFrameTime
+    from millstream.values import Row, Value
+
+    WatermarkMaker = Callable[[], Callable[[Row, int], int | None]]
+    """Makes a function from row and timestamp to a watermark, or None."""
 
 __all__ = [
     "TIME_LIMIT",
@@ -107,11 +111,11 @@ class AssignTime(Spec):
 
     traits = Traits(keeps="event time", keeps_time=False, may_fail_on_record=True)
 
-    function: Callable[[Any], Any]
+    function: Callable[[Row], Value]
     out_of_order_ms: int = 0
     idle_after_ms: int | None = None
     max_future_skew_ms: int | None = None
-    watermark: Callable[[], Callable[[Any, int], int | None]] | None = None
+    watermark: WatermarkMaker | None = None
     splits_in_order: bool = False
 
     def kept_fields(self) -> Iterable[Field]:

@@ -10,10 +10,11 @@ from millstream.plan.frames import Transform
 from millstream.plan.time import DropTime
 
 if TYPE_CHECKING:
-    from typing import Any
+    import polars as pl
 
     from millstream.plan.logical import Node
     from millstream.plan.spec import Spec
+    from millstream.values import Row
 
 __all__ = ["dropping_time", "makes_pairs", "strip_timestamp"]
 
@@ -23,11 +24,11 @@ def dropping_time(above: Node) -> Spec:
     return Transform(_without_columns) if above.makes_frames else DropTime()
 
 
-def _without_columns(frame: Any) -> Any:
+def _without_columns(frame: pl.LazyFrame) -> pl.LazyFrame:
     return frame.drop([TIME, ORIGIN_WATERMARK], strict=False)
 
 
-def strip_timestamp(row: Any, *, is_timed: bool, has_key: bool) -> Any:
+def strip_timestamp(row: Row, *, is_timed: bool, has_key: bool) -> Row:
     """Return a row as users know it, without its timestamp."""
     if not is_timed:
         return row

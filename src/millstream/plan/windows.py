@@ -21,6 +21,8 @@ from millstream.plan.state_fields import Field, aggregate_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from millstream.values import Row, TimedRow, Value
+
 __all__ = [
     "FIRST_IN_TIME",
     "LAST_IN_TIME",
@@ -282,7 +284,7 @@ class Windowed(Spec):
 
     window: AnyWindow
     aggregate: Aggregate | None
-    function: Callable[[Window, list[Any]], Any] | None = None
+    function: Callable[[Window, list[Value]], Row] | None = None
     lateness_ms: int = 0
     is_ordered: bool = False
     sees_times: bool = False
@@ -322,7 +324,7 @@ def of_parts(aggregate: Aggregate) -> Aggregate:
     return Aggregate("parts", _itself, merge, merge, finish)
 
 
-def window_field(window: AnyWindow) -> Field:
+def window_field(window: AnyWindow | None) -> Field:
     """Return a window as far as state is cut by it."""
     if isinstance(window, GlobalWindow):
         return Field.of("window", f"{window}, {window.time or 'any'} time")
@@ -339,15 +341,15 @@ def _clock(time: Time) -> str:
     return ", processing time" if time == "processing" else ""
 
 
-def _earlier(left: tuple[int, Any], right: tuple[int, Any]) -> tuple[int, Any]:
+def _earlier(left: TimedRow, right: TimedRow) -> TimedRow:
     return right if right[0] < left[0] else left
 
 
-def _later(left: tuple[int, Any], right: tuple[int, Any]) -> tuple[int, Any]:
+def _later(left: TimedRow, right: TimedRow) -> TimedRow:
     return left if right[0] < left[0] else right
 
 
-def _itself(value: Any) -> Any:
+def _itself(value: object) -> object:
     return value
 
 

@@ -21,6 +21,7 @@ from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
     from millstream.operators.base import Rows
+    from millstream.operators.time.assign import Rule
     from millstream.plan.logical import Node
     from millstream.ports import Clock
 
@@ -86,11 +87,12 @@ class FrameAssignTimestampsOperator(TimestampAssigner):
         if isinstance(watermark, pl.Expr):
             made = rows.select(watermark).to_series()
             return made.set(moving.is_null(), None)
-        return pl.Series(self._called(rows, moving), dtype=pl.Int64)
+        called = self._called(self.rule(watermark), rows, moving)
+        return pl.Series(called, dtype=pl.Int64)
 
-    def _called(self, rows: pl.DataFrame, moving: pl.Series) -> list[int | None]:
+    @staticmethod
+    def _called(rule: Rule, rows: pl.DataFrame, moving: pl.Series) -> list[int | None]:
         """Call the user's own function of this origin for the rows that move time."""
-        rule = self.rule(self._spec.watermark)
         rows_iterator = iter(rows.to_dicts())
         return [
             None if time is None else rule(row, time)

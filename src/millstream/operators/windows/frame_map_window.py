@@ -46,14 +46,13 @@ class FrameMapWindowOperator(OneInputOperator):
         following = zip(rows_iterator, begins, sizes.to_list(), strict=True)
         for window, begin, size in following:
             result = function(window, inside.slice(begin, size))
-            self._check(result, window, rows, len(made))
-            made.append(result)
-        result = pl.concat(made)
+            made.append(self._checked(result, window, rows, len(made)))
+        together = pl.concat(made)
         if not self.nodes[0].takes_times:
-            return result
+            return together
         heights = [each.height for each in made]
         places = np.repeat(np.arange(rows.height), heights)
-        return result.hstack(rows.select(HIDDEN)[places])
+        return together.hstack(rows.select(HIDDEN)[places])
 
     def _windows(self, rows: pl.DataFrame) -> list[Window]:
         bounds = self._spec.bounds
@@ -61,12 +60,12 @@ class FrameMapWindowOperator(OneInputOperator):
             return [_EVERYTHING] * rows.height
         return list(starmap(Window, rows.select(pl.col(bounds).to_physical()).rows()))
 
-    def _check(
-        self, result: Any, window: Window, rows: pl.DataFrame, index: int
-    ) -> None:
+    def _checked(
+        self, result: object, window: Window, rows: pl.DataFrame, index: int
+    ) -> pl.DataFrame:
         """Refuse what is not a data frame with the columns that were announced."""
         if isinstance(result, pl.DataFrame) and result.schema == self._spec.schema:
-            return
+            return result
         keys = rows.select(self._spec.keys)
         key = f" of key {keys.row(index, named=True)}" if keys.width else ""
         what = f"the function of {self.nodes[0].name!r} returned"
