@@ -9,7 +9,7 @@ Nothing here imports Polars, and nothing here knows what to use instead.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millstream.columns.expressions import Tree
@@ -124,7 +124,7 @@ _VARYING = frozenset({"Column", "Field", "PipeWithDtype", "Selector"})
 _LEAVES = frozenset({"Literal", "function", "options", "dtype", "sort_options"})
 
 
-def function_name(function: Any) -> str:
+def function_name(function: Tree) -> str:
     """Return what a function is called in the table.
 
     Examples
@@ -144,7 +144,7 @@ def function_name(function: Any) -> str:
     return str(name)
 
 
-def is_promised(body: Any) -> bool:
+def is_promised(body: Tree) -> bool:
     """Whether whoever wrote a function has said that it is element-wise."""
     flags = body["flags"]
     return "ROW_SEPARABLE" in flags and "LENGTH_PRESERVING" in flags
@@ -165,16 +165,16 @@ def is_constant(tree: Tree) -> bool:
     return True
 
 
-def _first(body: Any) -> str:
+def _first(body: Tree) -> str:
     return body if isinstance(body, str) else str(next(iter(body)))
 
 
-def _guessing(name: str, body: Any) -> str:
+def _guessing(name: str, body: Tree) -> str:
     """Tell reading times without a format apart: it guesses one from the first text."""
     if name == "Strptime" and body[name][1]["format"] is None:
         return "StrptimeGuessed"
     return name
 
 
-def _is_random(function: Any) -> bool:
+def _is_random(function: Tree) -> bool:
     return "Random" in function["function"]

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Tree = Any
-"""A JSON value that Polars reads as an expression."""
+"""A JSON value that Polars reads as an expression, or a part of one."""
 
 COLLECT = (
     "collect the values with .implode() and finish them in .map_batches(...) after the "
@@ -285,7 +285,7 @@ def _finishing(tree: Tree, into: Split) -> Tree:
     return {node: {**body, **_operands(node, body, into)}}
 
 
-def _operands(node: str, body: Any, into: Split) -> dict[str, Tree]:
+def _operands(node: str, body: Tree, into: Split) -> dict[str, Tree]:
     made = {}
     for place in _OPERANDS[node]:
         operand = body[place]
@@ -324,7 +324,7 @@ def _part(tree: Tree) -> Part:
     if "Function" in tree:
         return Part(kind, tree, tree["Function"]["input"][0])
     body = tree["Agg"][kind]
-    place: Any = _AGGREGATES[kind]
+    place = _AGGREGATES[kind]
     return Part(kind, tree, body if place is None else body[place])
 
 
@@ -342,7 +342,7 @@ def _kind(tree: Tree) -> str | None:
     return None
 
 
-def _function_name(function: Any) -> str:
+def _function_name(function: Tree) -> str:
     """Return the innermost name: ``{"Boolean": {"Any": {...}}}`` is Any."""
     if isinstance(function, str):
         return function
@@ -386,7 +386,7 @@ def _without_names(tree: Tree) -> Tree:
     return tree
 
 
-def _renamed(node: str, body: Any) -> Tree:
+def _renamed(node: str, body: Tree) -> Tree:
     place = _RENAMINGS[node]
     return body if place is None else body[place]
 

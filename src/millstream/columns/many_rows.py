@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.columns.element_wise import (
     ELEMENT_WISE,
@@ -176,7 +176,7 @@ _OPAQUE = frozenset(
 )
 _LEAVES = frozenset({"Column", "Field", "Selector"})
 # Where the one operand is, of nodes that change a value, or its name.
-_RENAMINGS: dict[str, Any] = {
+_RENAMINGS: dict[str, int | str | None] = {
     "Alias": 0,
     "Cast": "expr",
     "KeepName": None,
@@ -270,7 +270,7 @@ def _beside(operands: list[Tree], *, is_free: bool) -> Iterator[Finding]:
         yield from _findings(operand, is_free=is_free and is_alone)
 
 
-def _in_function(body: Any, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
+def _in_function(body: Tree, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
     name = function_name(body["function"])
     operands: list[Tree] = body["input"]
     if name in ELEMENT_WISE:
@@ -292,24 +292,24 @@ def _in_function(body: Any, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001
         yield from _inside(operands)
 
 
-def _in_python(body: Any, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
+def _in_python(body: Tree, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
     if not is_promised(body["options"]):
         yield Finding("a Python function", _MAY, _PYTHON)
     yield from _beside(body["input"], is_free=is_free)
 
 
-def _in_literal(body: Any, _is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
+def _in_literal(body: Tree, _is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
     if next(iter(body)) not in ("Dyn", "Scalar"):
         yield _long("a Series")
 
 
-def _in_filter(body: Any, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
+def _in_filter(body: Tree, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
     if not is_free:
         yield _long("filter")
     yield from _beside([body["input"], body["by"]], is_free=False)
 
 
-def _in_explode(body: Any, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
+def _in_explode(body: Tree, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
     yield from _lengthening("explode", body["input"], is_free)
 
 
@@ -319,24 +319,24 @@ def _lengthening(name: str, tree: Tree, is_free: bool) -> Iterator[Finding]:  # 
     yield from _findings(tree, is_free=is_free)
 
 
-def _in_struct(body: Any, _is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
+def _in_struct(body: Tree, _is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
     yield from _beside([body["expr"], *body["evaluation"]], is_free=False)
 
 
-def _in_eval(body: Any, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
+def _in_eval(body: Tree, is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
     if _first_name(body["variant"]) not in _EVALUATED:
         yield _many("cumulative_eval", _RUNNING)
     yield from _in_items(body["evaluation"])
     yield from _findings(body["expr"], is_free=is_free)
 
 
-def _in_aggregate(body: Any, _is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
+def _in_aggregate(body: Tree, _is_free: bool) -> Iterator[Finding]:  # noqa: FBT001 - one of _LOOKS
     ((kind, inner),) = body.items()
     yield _many(_SAID.get(kind) or _snake(kind), _AGGREGATE)
     yield from _inside(inner)
 
 
-_LOOKS: dict[str, Callable[[Any, bool], Iterator[Finding]]] = {
+_LOOKS: dict[str, Callable[[Tree, bool], Iterator[Finding]]] = {
     "Agg": _in_aggregate,
     "AnonymousFunction": _in_python,
     "Eval": _in_eval,
@@ -363,7 +363,7 @@ def _in_items(tree: Tree) -> Iterator[Finding]:
                 yield from _in_items(body)
 
 
-def _inside(body: Any) -> Iterator[Finding]:
+def _inside(body: Tree) -> Iterator[Finding]:
     """Yield the findings below a node that is one itself."""
     if isinstance(body, list):
         for item in body:
@@ -402,7 +402,7 @@ def _said(name: str) -> str:
     return _SAID.get(inner) or _snake(inner)
 
 
-def _first_name(body: Any) -> str:
+def _first_name(body: Tree) -> str:
     return body if isinstance(body, str) else str(next(iter(body)))
 
 

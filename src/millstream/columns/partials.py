@@ -12,7 +12,7 @@ import json
 import pickle
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import cloudpickle
 import polars as pl
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from polars.datatypes import DataType
 
     from millstream.columns.expressions import Part, Tree
+    from millstream.values import Value
 
 __all__ = [
     "Fold",
@@ -121,10 +122,10 @@ class ScalarPartial:
 class UserFunctions:
     """An aggregate in the user's own words; its state is any object."""
 
-    init: Callable[[], Any]
-    update: Callable[[Any, pl.Series], Any]
-    merge: Callable[[Any, Any], Any]
-    finish: Callable[[Any], Any]
+    init: Callable[[], Value]
+    update: Callable[[Value, pl.Series], Value]
+    merge: Callable[[Value, Value], Value]
+    finish: Callable[[Value], Value]
 
 
 def part_in_columns(  # noqa: PLR0911 - one per kind
@@ -349,7 +350,7 @@ def user_part(
             return states[0]
         return _encoded(reduce(user.merge, map(_decoded, states)))
 
-    def finish(state: bytes) -> Any:
+    def finish(state: bytes) -> Value:
         return user.finish(_decoded(state))
 
     held = pl.col(kept)
@@ -368,7 +369,7 @@ def _by_group(
     return pl.map_groups([values], function, pl.Binary, returns_scalar=True)
 
 
-def _encoded(state: Any) -> bytes:
+def _encoded(state: Value) -> bytes:
     """Return the state of an aggregate; classes that no path leads to go with it."""
     try:
         return encode(state)
@@ -376,7 +377,7 @@ def _encoded(state: Any) -> bytes:
         return _BY_VALUE + bytes(cloudpickle.dumps(state))
 
 
-def _decoded(data: bytes) -> Any:
+def _decoded(data: bytes) -> Value:
     if data[:1] == _BY_VALUE:
         return pickle.loads(data[1:])  # noqa: S301 - our own bytes
     return decode(data)

@@ -8,7 +8,7 @@ Nothing here knows keys, batches of other parts, or where slots come from.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import polars as pl
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars.datatypes import DataType
 
+    from millstream.columns.kernels.scatter import Numbers
     from millstream.columns.partials import Fold, ScalarPartial
 
     Slots = NDArray[np.int64]
-    Pick = Callable[[SlotColumn], NDArray[Any]]
+    Pick = Callable[[SlotColumn], Numbers]
 
 __all__ = ["SlotPartial", "bits", "slot_part", "values_of"]
 
@@ -142,7 +143,7 @@ def _number(kind: DataType) -> type[np.generic]:
     return np.float64 if kind.is_float() else np.int64
 
 
-def bits(series: pl.Series) -> NDArray[Any]:
+def bits(series: pl.Series) -> Numbers:
     """Return the values as `int64` or `float64`; in the place of a null is a zero."""
     series = series.to_physical()
     if series.dtype == pl.UInt64:
@@ -153,7 +154,7 @@ def bits(series: pl.Series) -> NDArray[Any]:
     return np.ascontiguousarray(series.to_numpy())
 
 
-def values_of(name: str, values: NDArray[Any], kind: DataType) -> pl.Series:
+def values_of(name: str, values: Numbers, kind: DataType) -> pl.Series:
     """Return the values that `bits` made numbers of; sums wrap around as in Polars."""
     series = pl.Series(name, values)
     if kind == pl.UInt64:

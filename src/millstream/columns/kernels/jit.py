@@ -10,19 +10,42 @@ is in `words`, which therefore never changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numba
 from numba.extending import intrinsic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
+    from llvmlite import ir
+    from numba import types
+    from numba.core.typing.templates import Signature
 
-__all__ = ["compiled", "inlined", "instruction"]
+__all__ = ["Target", "compiled", "inlined", "instruction"]
 
-F = TypeVar("F", bound="Callable[..., Any]")
+
+class Target(Protocol):
+    """What Numba generates code for."""
+
+    def get_dummy_value(self) -> ir.Value:
+        """Return what stands for nothing."""
+        ...
+
+    def get_value_type(self, kind: types.Type) -> ir.Type:
+        """Return how a value of a type lies in memory."""
+        ...
+
+
+if TYPE_CHECKING:
+    Values = Sequence[ir.Value]
+    Instruction = tuple[
+        Signature, Callable[[Target, ir.IRBuilder, Signature, Values], ir.Value]
+    ]
+    """Types of the arguments and the result; what writes the machine code."""
+
+F = TypeVar("F", bound="Callable[..., object]")
 
 OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
 
@@ -48,7 +71,7 @@ def inlined(function: F) -> F:
     return callee
 
 
-def instruction(generator: Callable[..., Any]) -> Callable[..., np.uint64]:
+def instruction(generator: Callable[..., Instruction]) -> Callable[..., np.uint64]:
     """Make a function callable from kernels whose machine code is given by hand."""
     generated: Callable[..., np.uint64] = intrinsic(generator)
     return generated

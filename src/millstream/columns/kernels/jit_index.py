@@ -19,7 +19,7 @@ place, and is called again for the rest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from llvmlite import ir
@@ -28,7 +28,10 @@ from numba import types
 from millstream.columns.kernels.jit import compiled, inlined, instruction
 
 if TYPE_CHECKING:
+    from numba.core.typing.templates import Signature
     from numpy.typing import NDArray
+
+    from millstream.columns.kernels.jit import Instruction, Target, Values
 
     Words = NDArray[np.uint64]
     Integers = NDArray[np.int64]
@@ -62,10 +65,12 @@ COUNT, ROOM, NULL_SLOT, ARENA_BUFFER, ARENA_USED, ARENA_SIZE = range(6)
 
 
 @instruction
-def load(_context: Any, _address: Any) -> Any:
+def load(_context: object, _address: types.Type) -> Instruction:
     """Read the word at an address, aligned or not."""
 
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        _target: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
         return builder.load(pointer, align=1)
 
@@ -73,10 +78,12 @@ def load(_context: Any, _address: Any) -> Any:
 
 
 @instruction
-def store(_context: Any, _address: Any, _word: Any) -> Any:
+def store(_context: object, _address: types.Type, _word: types.Type) -> Instruction:
     """Write a word to an address, aligned or not."""
 
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        context: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
         builder.store(args[1], pointer, align=1)
         return context.get_dummy_value()
@@ -85,10 +92,12 @@ def store(_context: Any, _address: Any, _word: Any) -> Any:
 
 
 @instruction
-def prefetch(_context: Any, _address: Any) -> Any:
+def prefetch(_context: object, _address: types.Type) -> Instruction:
     """Ask for the cache line of an address, which need not be readable."""
 
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        context: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
@@ -100,10 +109,12 @@ def prefetch(_context: Any, _address: Any) -> Any:
 
 
 @instruction
-def folded(_context: Any, _left: Any, _right: Any) -> Any:
+def folded(_context: object, _left: types.Type, _right: types.Type) -> Instruction:
     """Multiply two words to 128 bits and return the exclusive or of both halves."""
 
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        _target: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         wide = ir.IntType(128)
         product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
         upper = builder.lshr(product, ir.Constant(wide, 64))

@@ -11,7 +11,7 @@ Every kernel trusts its slots to be inside the columns; `scatter` checks that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import types
@@ -19,10 +19,14 @@ from numba import types
 from millstream.columns.kernels.jit import compiled, inlined, instruction
 
 if TYPE_CHECKING:
+    from llvmlite import ir
+    from numba.core.typing.templates import Signature
     from numpy.typing import NDArray
 
+    from millstream.columns.kernels.jit import Instruction, Target, Values
+
     Slots = NDArray[np.int64]
-    Column = NDArray[Any]
+    Column = NDArray[np.int64 | np.float64 | np.uint64]
     Chunks = NDArray[np.uint64]
     Nulls = NDArray[np.bool_]
 
@@ -42,10 +46,12 @@ NULLS = "Array(boolean, 1, 'C', readonly=True)"
 
 
 @instruction
-def read(_context: Any, _address: Any, like: Any) -> Any:
+def read(_context: object, _address: types.Type, like: types.Type) -> Instruction:
     """Return what stands at an address, of the type of the second argument."""
 
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        context: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         kind = context.get_value_type(like)
         return builder.load(builder.inttoptr(args[0], kind.as_pointer()))
 
@@ -53,10 +59,12 @@ def read(_context: Any, _address: Any, like: Any) -> Any:
 
 
 @instruction
-def write(_context: Any, _address: Any, value: Any) -> Any:
+def write(_context: object, _address: types.Type, value: types.Type) -> Instruction:
     """Put a value at an address."""
 
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        context: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         kind = context.get_value_type(value)
         builder.store(args[1], builder.inttoptr(args[0], kind.as_pointer()))
         return context.get_dummy_value()

@@ -14,7 +14,7 @@ Nothing here knows data types other than words and bytes, or Polars.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -59,10 +59,10 @@ class Strings:
     views: NDArray[np.uint64]
     buffers: NDArray[np.uint64]
     #: What owns the memory.
-    owner: Any
+    owner: pa.Array
 
     @classmethod
-    def of(cls, array: Any) -> Strings:
+    def of(cls, array: pa.Array) -> Strings:
         """Look into a `StringViewArray` or `BinaryViewArray` without copying."""
         _, views, *buffers = array.buffers()
         words = np.frombuffer(views, dtype=np.uint64)
@@ -243,7 +243,7 @@ class ViewKeys(_Keys):
             if not (nulls.size and nulls[row]):
                 self._make_arena(int(strings.views[2 * row] & LENGTH))
 
-    def keys(self, slots: NDArray[np.int64], *, is_text: bool) -> Any:
+    def keys(self, slots: NDArray[np.int64], *, is_text: bool) -> pa.Array:
         """Return the strings of these slots as an Arrow array over the arena."""
         views = self._gathered(slots)
         validity, null_count = None, 0

@@ -9,7 +9,7 @@ Nothing here knows keys or which aggregate a column belongs to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +17,13 @@ from millstream.columns.kernels.native import NO_NULLS
 
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import Any
 
     from numpy.typing import NDArray
 
     Slots = NDArray[np.int64]
+    Numbers = NDArray[Any]
+    """Of the type of their column; NumPy tells when it runs."""
     Nulls = NDArray[np.bool_]
 
 __all__ = ["Extreme", "Held", "Moments", "SlotColumn"]
@@ -45,7 +48,7 @@ class SlotColumn:
         self._kernels = kernels
         self.dtype = np.dtype(dtype)
         self._unsigned = np.dtype(f"u{self.dtype.itemsize}")
-        self._blocks: list[NDArray[Any]] = []
+        self._blocks: list[Numbers] = []
         self._capacity = 0
         #: Where each chunk lies.
         self.chunks: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
@@ -67,7 +70,7 @@ class SlotColumn:
             self._blocks.append(block)
             self._capacity += block.size
 
-    def head(self, count: int) -> NDArray[Any]:
+    def head(self, count: int) -> Numbers:
         """Return a copy of the entries of the first slots."""
         if count == 0:
             return np.zeros(0, dtype=self.dtype)
@@ -81,7 +84,7 @@ class SlotColumn:
             start += block.size
         return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
-    def take(self, slots: Slots) -> NDArray[Any]:
+    def take(self, slots: Slots) -> Numbers:
         """Return the entries of these slots."""
         self.check(slots)
         values = np.empty(slots.size, dtype=self.dtype)
@@ -94,7 +97,7 @@ class SlotColumn:
         values = np.array([value], dtype=self.dtype).view(self._unsigned)
         self._kernels.put(self.chunks, slots, values)
 
-    def add(self, slots: Slots, values: NDArray[Any]) -> None:
+    def add(self, slots: Slots, values: Numbers) -> None:
         """Add every value to the entry of its slot; integers wrap around."""
         self.check(slots, values)
         self._kernels.add(self.chunks, slots, values)
@@ -104,7 +107,7 @@ class SlotColumn:
         self.check(slots)
         self._kernels.count(self.chunks, slots)
 
-    def check(self, slots: Slots, *values: NDArray[Any]) -> None:
+    def check(self, slots: Slots, *values: Numbers) -> None:
         """Refuse what compiled code would write into somebody else's memory."""
         if slots.size and int(slots.view(np.uint64).max()) >= self._capacity:
             msg = (
@@ -142,7 +145,7 @@ class Held:
         self._fold = kernels.first if is_first else kernels.last
         self._skips_nulls = skips_nulls
 
-    def fold(self, slots: Slots, values: NDArray[Any], nulls: Nulls = NO_NULLS) -> None:
+    def fold(self, slots: Slots, values: Numbers, nulls: Nulls = NO_NULLS) -> None:
         """Take a batch; `nulls` tells in which rows the value means nothing."""
         self._check(slots, values, nulls)
         self._fold(
@@ -154,7 +157,7 @@ class Held:
             self._skips_nulls,
         )
 
-    def _check(self, slots: Slots, values: NDArray[Any], nulls: Nulls) -> None:
+    def _check(self, slots: Slots, values: Numbers, nulls: Nulls) -> None:
         self.values.check(slots, values, *([nulls] if nulls.size else []))
         assert self.marks.capacity == self.values.capacity, "they are reserved together"
 
@@ -172,7 +175,7 @@ class Extreme(Held):
         self._most = kernels.most
         self._is_least = is_least
 
-    def fold(self, slots: Slots, values: NDArray[Any], nulls: Nulls = NO_NULLS) -> None:
+    def fold(self, slots: Slots, values: Numbers, nulls: Nulls = NO_NULLS) -> None:
         """Take a batch; `nulls` tells in which rows the value means nothing."""
         self._check(slots, values, nulls)
         chunks, marks = self.values.chunks, self.marks.chunks

@@ -6,7 +6,7 @@ nothing here is changed: what has to do something else gets another name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from llvmlite import ir
@@ -15,7 +15,10 @@ from numba import types
 from millstream.columns.kernels.jit import inlined, instruction
 
 if TYPE_CHECKING:
+    from numba.core.typing.templates import Signature
     from numpy.typing import NDArray
+
+    from millstream.columns.kernels.jit import Instruction, Target, Values
 
     Bytes = NDArray[np.uint8]
 
@@ -50,10 +53,12 @@ SIXTY_FOUR = ir.VectorType(ir.IntType(8), 64)
 
 
 @instruction
-def load_word(_context: Any, _address: Any) -> Any:
+def load_word(_context: object, _address: types.Type) -> Instruction:
     """Read the word at an address, aligned or not."""
 
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        _target: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
         return builder.load(pointer, align=1)
 
@@ -61,10 +66,12 @@ def load_word(_context: Any, _address: Any) -> Any:
 
 
 @instruction
-def load_byte(_context: Any, _address: Any) -> Any:
+def load_byte(_context: object, _address: types.Type) -> Instruction:
     """Read the byte at an address."""
 
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        _target: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
         return builder.load(pointer)
 
@@ -72,10 +79,14 @@ def load_byte(_context: Any, _address: Any) -> Any:
 
 
 @instruction
-def store_word(_context: Any, _address: Any, _word: Any) -> Any:
+def store_word(
+    _context: object, _address: types.Type, _word: types.Type
+) -> Instruction:
     """Write a word to an address, aligned or not."""
 
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        context: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
         builder.store(args[1], pointer, align=1)
         return context.get_dummy_value()
@@ -84,10 +95,14 @@ def store_word(_context: Any, _address: Any, _word: Any) -> Any:
 
 
 @instruction
-def store_byte(_context: Any, _address: Any, _byte: Any) -> Any:
+def store_byte(
+    _context: object, _address: types.Type, _byte: types.Type
+) -> Instruction:
     """Write a byte to an address."""
 
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        context: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
         builder.store(args[1], pointer)
         return context.get_dummy_value()
@@ -96,30 +111,36 @@ def store_byte(_context: Any, _address: Any, _byte: Any) -> Any:
 
 
 @instruction
-def lowest(_context: Any, _word: Any) -> Any:
+def lowest(_context: object, _word: types.Type) -> Instruction:
     """Return the position of the lowest bit that is set; there must be one."""
 
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        _target: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.uint64(types.uint64), generate
 
 
 @instruction
-def ones(_context: Any, _word: Any) -> Any:
+def ones(_context: object, _word: types.Type) -> Instruction:
     """Return how many bits are set."""
 
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        _target: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         return builder.ctpop(args[0])
 
     return types.uint64(types.uint64), generate
 
 
 @instruction
-def folded(_context: Any, _left: Any, _right: Any) -> Any:
+def folded(_context: object, _left: types.Type, _right: types.Type) -> Instruction:
     """Multiply two words to 128 bits and return the exclusive or of both halves."""
 
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        _target: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         wide = ir.IntType(128)
         product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
         upper = builder.lshr(product, ir.Constant(wide, 64))
@@ -128,12 +149,12 @@ def folded(_context: Any, _left: Any, _right: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-def sixty_four(builder: Any, address: Any) -> Any:
+def sixty_four(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Read 64 bytes at once."""
     return builder.load(builder.inttoptr(address, SIXTY_FOUR.as_pointer()), align=1)
 
 
-def repeated(builder: Any, byte: Any) -> Any:
+def repeated(builder: ir.IRBuilder, byte: ir.Value) -> ir.Value:
     """Return a byte 64 times."""
     nothing = ir.Constant(SIXTY_FOUR, ir.Undefined)
     first = builder.insert_element(nothing, byte, ir.Constant(ir.IntType(32), 0))
@@ -142,10 +163,14 @@ def repeated(builder: Any, byte: Any) -> Any:
 
 
 @instruction
-def bytes_within(_context: Any, _address: Any, _low: Any, _count: Any) -> Any:
+def bytes_within(
+    _context: object, _address: types.Type, _low: types.Type, _count: types.Type
+) -> Instruction:
     """Return as bits which of 64 bytes are one of `count` numbers from `low` on."""
 
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        _target: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         loaded = sixty_four(builder, args[0])
         above = builder.sub(loaded, repeated(builder, args[1]))
         is_inside = builder.icmp_unsigned("<", above, repeated(builder, args[2]))
@@ -155,10 +180,12 @@ def bytes_within(_context: Any, _address: Any, _low: Any, _count: Any) -> Any:
 
 
 @instruction
-def bytes_outside_ascii(_context: Any, _address: Any) -> Any:
+def bytes_outside_ascii(_context: object, _address: types.Type) -> Instruction:
     """Return as bits which of 64 bytes have their highest bit set."""
 
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def generate(
+        _target: Target, builder: ir.IRBuilder, _signature: Signature, args: Values
+    ) -> ir.Value:
         loaded = sixty_four(builder, args[0])
         is_high = builder.icmp_signed("<", loaded, ir.Constant(SIXTY_FOUR, None))
         return builder.bitcast(is_high, ir.IntType(64))
