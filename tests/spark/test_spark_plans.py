@@ -84,7 +84,7 @@ class Strange:
 
 
 @pytest.mark.parametrize("frame", [Remote(), Strange()])
-def test_inputs_that_nobody_can_tell_fit_everything(frame: object) -> None:
+def test_inputs_that_nobody_can_tell_fit_everything(frame: Any) -> None:
     """As those of a source without an identity."""
     assert inputs_of(frame) == ""
 

@@ -7,7 +7,7 @@ import re
 import threading
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 import pytest
@@ -260,7 +260,7 @@ def test_what_spark_is_told_of_a_cancelled_write_is_short(tmp_path: Path) -> Non
     BatchDirectory(tmp_path).make()
     told = ""
     try:
-        _stage_batch(str(tmp_path), 1, Cancelled(), 0)
+        _stage_batch(str(tmp_path), 1, cast("DataFrame", Cancelled()), 0)
     except RuntimeError:
         told = traceback.format_exc()
 

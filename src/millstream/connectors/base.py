@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import polars as pl
+
     from millstream.config import Config
 
 __all__ = ["Later", "Sink", "SinkWriter", "Source", "SourceReader", "Split"]
@@ -64,8 +66,10 @@ class SourceReader(ABC, Generic[T_co]):
     """Reads one split from an offset on."""
 
     @abstractmethod
-    def read(self, rows: int) -> list[T_co] | None:
+    def read(self, rows: int) -> list[T_co] | pl.DataFrame | None:
         """Return about `rows` rows, ``[]`` if none is there yet, None at the end.
+
+        A source of frames returns a data frame in place of a list.
 
         Must not block for longer than a few milliseconds: all tasks of the worker
         wait meanwhile.

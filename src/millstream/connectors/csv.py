@@ -19,7 +19,7 @@ import codecs
 import csv
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 import polars as pl
@@ -39,6 +39,7 @@ from millstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from millstream.connectors.files import PartOptions
     from millstream.connectors.paths import StrPath
@@ -47,6 +48,12 @@ __all__ = ["CsvDialect", "CsvFormat", "CsvSink", "csv_source"]
 
 _UNREADABLE = (pl.Binary, pl.Duration, pl.Null, pl.Object, pl.List, pl.Array, pl.Struct)
 """Types whose values CSV has no text for."""
+
+
+class _Options(TypedDict):
+    separator: str
+    quote_char: str | None
+    null_values: list[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ class CsvDialect:
                 raise UsageError(msg)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> _Options:
         """What Polars calls these."""
         return {
             "separator": self.separator,

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, BinaryIO, TypedDict, TypeVar, Unpack
 
 from millstream.config import byte_count, nanoseconds
 from millstream.connectors.base import Sink, SinkWriter
@@ -19,6 +19,7 @@ from millstream.connectors.committed import last_epoch_in
 from millstream.connectors.output import output_to
 from millstream.connectors.parts import PartFormat, PartsWriter, Roll
 from millstream.credentials import Credential
+from millstream.values import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from millstream.connectors.parts import SealedParts
     from millstream.connectors.paths import StrPath
+    from millstream.values import Rows
 
 __all__ = [
     "ROLL_EVERY",
@@ -110,13 +112,13 @@ class DirectorySink(Sink[T_contra]):
         """Return the writer of the task's part files."""
         return PartsWriter(self, job, task)
 
-    def commit(self, job: str, epoch: int, transactions: list[Any]) -> None:  # noqa: ARG002
+    def commit(self, job: str, epoch: int, transactions: list[SealedParts]) -> None:  # noqa: ARG002
         """Move complete parts into the directory; safe to repeat.
 
         The first commit after a recovery removes what older generations left behind: all
         that the snapshot still needs is named by the transactions.
         """
-        sealed: list[SealedParts] = transactions
+        sealed = transactions
         moves = [move for each in sealed for move in each.moves]
         self.output.commit(job, moves, overwrite=self._overwrite)
         self.output.discard(job, [name for each in sealed for name in each.spent])
@@ -189,12 +191,12 @@ class TextSink(EncodedSink[str]):
             raise TypeError(msg) from None
 
 
-class JsonLinesSink(EncodedSink[Any]):
+class JsonLinesSink(EncodedSink[Row]):
     """Rows as JSON, one per line; a tuple becomes a list."""
 
     suffix = ".jsonl"
 
-    def _encode(self, rows: list[Any]) -> bytes:
+    def _encode(self, rows: Rows) -> bytes:
         encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         lines: list[str] = []
         try:

@@ -70,7 +70,7 @@ class _FrameReader(SourceReader["pl.DataFrame"]):
         self._frame = frame
         self._offset = offset
 
-    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]
+    def read(self, rows: int) -> pl.DataFrame | None:
         batch = self._frame[self._offset : self._offset + rows]
         self._offset += batch.height
         return batch if batch.height else None

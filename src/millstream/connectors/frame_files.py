@@ -263,7 +263,7 @@ class _BlockReader(SourceReader[pl.DataFrame]):
         self._lines = LineNumbers(newlines, self._bytes)
         self._file = file
 
-    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]
+    def read(self, rows: int) -> pl.DataFrame | None:
         """Return the rows of the next block, None behind the last.
 
         There are none as long as the lines before a bad row are being counted.

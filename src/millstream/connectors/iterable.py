@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import time
-from collections.abc import Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -19,9 +19,10 @@ from millstream.connectors.base import Source, SourceReader, Split
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from millstream.config import Config
+    from millstream.values import Row, Rows
 
 __all__ = ["IterableSource", "ParallelSource"]
 
@@ -126,7 +127,7 @@ class ParallelSource(Source[T]):
         return _reader(rows, offset, "from_parallel")
 
 
-def _in_any_order(items: Any) -> list[Any]:
+def _in_any_order(items: Iterable[Row]) -> Rows:
     """Return the items of a set in an order that is the same in every process."""
     try:
         return sorted(items)
@@ -140,14 +141,15 @@ def _is_plain(item: object, depth: int = 3) -> bool:
         return type(item) in _PLAIN
     if depth == 0 or type(item) not in (tuple, list, dict):
         return False
-    inside: Any = item.items() if isinstance(item, dict) else item
+    assert isinstance(item, Iterable)
+    inside = item.items() if isinstance(item, dict) else item
     return all(_is_plain(one, depth - 1) for one in inside)
 
 
-def _iterator(items: object) -> Iterator[Any] | None:
+def _iterator(items: object) -> Iterator[Row] | None:
     """Return an iterator, or None if it has none; sees ``__getitem__`` too."""
     try:
-        return iter(cast("Iterable[Any]", items))
+        return iter(cast("Iterable[Row]", items))
     except TypeError:
         return None
 

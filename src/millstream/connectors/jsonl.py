@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import polars as pl
 
@@ -28,6 +28,9 @@ from millstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from polars.datatypes import DataTypeClass
 
     from millstream.connectors.files import PartOptions
     from millstream.connectors.paths import StrPath
@@ -42,7 +45,7 @@ _NATIVE = frozenset(
 )
 """Types that Polars reads from JSON itself."""
 
-_CAST_FROM: dict[Any, Any] = {
+_CAST_FROM: dict[type[pl.DataType], type[pl.DataType]] = {
     **dict.fromkeys((pl.Int8, pl.Int16, pl.UInt8, pl.UInt16), pl.Int64),
     **dict.fromkeys((pl.Decimal, pl.Time, pl.Categorical, pl.Enum), pl.String),
 }
@@ -57,7 +60,7 @@ class JsonFormat(LineFormat):
 
     def __init__(self, schema: pl.Schema) -> None:
         self.schema = schema
-        read: dict[str, Any] = {}
+        read: dict[str, pl.DataType | type[pl.DataType]] = {}
         self._casts: list[pl.Expr] = []
         for name, kind in schema.items():
             base = kind.base_type()
@@ -219,7 +222,6 @@ def _all_kinds(kind: pl.DataType) -> Iterator[pl.DataType]:
         yield from _all_kinds(inner)
 
 
-def _instance(kind: Any) -> pl.DataType:
+def _instance(kind: pl.DataType | DataTypeClass) -> pl.DataType:
     """Return a type that may be written as a class, as an instance."""
-    made: pl.DataType = kind() if isinstance(kind, type) else kind
-    return made
+    return kind() if isinstance(kind, type) else kind

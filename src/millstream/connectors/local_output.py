@@ -11,7 +11,7 @@ import io
 import os
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from millstream.connectors.claims import LocalClaims
 from millstream.connectors.confining import Folder, folder_at
@@ -32,6 +32,8 @@ from millstream.errors import OperationalError, SnapshotError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+
+    from _typeshed import ReadableBuffer
 
     from millstream.connectors.claims import Claim
     from millstream.connectors.output import Move, Piece
@@ -238,7 +240,7 @@ class _NewFile(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Any) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         view = memoryview(data).cast("B")
         self._held += view
         self._size += len(view)

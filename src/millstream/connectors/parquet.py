@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Unpack, cast
+from typing import TYPE_CHECKING, BinaryIO, Unpack, cast
 
 import polars as pl
 import pyarrow as pa
@@ -135,7 +135,7 @@ class _RowGroupReader(SourceReader[pl.DataFrame]):
     def __init__(
         self,
         group: _RowGroup,
-        file: Any,
+        file: parquet.ParquetFile,
         offset: int,
         schema: pl.Schema,
         batch_rows: int,
@@ -151,11 +151,11 @@ class _RowGroupReader(SourceReader[pl.DataFrame]):
         except BaseException:
             self.close()
             raise
-        self._batches: Iterator[Any] = self._file.iter_batches(
+        self._batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
             batch_rows, row_groups=[group.number], columns=list(schema)
         )
 
-    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]  # noqa: ARG002
+    def read(self, rows: int) -> pl.DataFrame | None:  # noqa: ARG002
         while True:
             try:
                 batch = next(self._batches, None)
@@ -244,7 +244,7 @@ class _ParquetPart(PartFormat[pl.DataFrame]):
         self._gathered, self._gathered_rows, self.held_bytes = [], 0, 0
 
 
-def _opened(path: str) -> Any:
+def _opened(path: str) -> parquet.ParquetFile:
     file = opened_file(path)
     try:
         return parquet.ParquetFile(file)
@@ -284,7 +284,9 @@ def _full_row_groups(path: str) -> list[tuple[int, int]]:
     return [(number, rows) for number, rows in enumerate(counts) if rows]
 
 
-def _check_unchanged(group: _RowGroup, schema: pl.Schema, file: Any) -> None:
+def _check_unchanged(
+    group: _RowGroup, schema: pl.Schema, file: parquet.ParquetFile
+) -> None:
     """Refuse a file that is another one than when the flow was planned."""
     footer = file.metadata
     found = _frame(file.schema_arrow.empty_table()).schema
@@ -345,5 +347,5 @@ def _check_writable(schema: pl.Schema, compression: str) -> None:
         raise UsageError(msg) from None
 
 
-def _frame(data: Any) -> pl.DataFrame:
+def _frame(data: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     return cast("pl.DataFrame", pl.from_arrow(data))

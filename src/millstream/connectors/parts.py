@@ -16,7 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
 
 from millstream.connectors.base import Later, SinkWriter
 from millstream.connectors.output import Piece, part_name, staging_name
@@ -190,7 +190,7 @@ class PartsWriter(SinkWriter[T_contra]):
     def roll(self) -> None:
         self._is_rolling = True
 
-    def seal(self, epoch: int) -> Any:
+    def seal(self, epoch: int) -> SealedParts | Later | None:
         if epoch == 1 and not self._pieces and not self._full and not self._current:
             self._is_blank = True
         if self._is_blank and self._is_rolling:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.connectors.sql import Database
 from millstream.credentials import Credential, harmless, without_credentials
@@ -16,6 +16,10 @@ from millstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import psycopg
+
+    from millstream.connectors.sql import TableRow
 
 __all__ = ["PostgresDatabase"]
 
@@ -67,12 +71,12 @@ class PostgresDatabase(Database):
         return super().quoted(name).replace("%", "%%")
 
     @contextmanager
-    def transaction(self) -> Iterator[Any]:
+    def transaction(self) -> Iterator[psycopg.Cursor]:
         """Begin a transaction on a connection of its own."""
         with self._connected() as connection, connection.cursor() as cursor:
             yield cursor
 
-    def _connected(self) -> Any:
+    def _connected(self) -> psycopg.Connection:
         import psycopg  # noqa: PLC0415 - optional
 
         try:
@@ -89,7 +93,7 @@ class PostgresDatabase(Database):
             cursor.execute(statement)
             cursor.execute(_CREATE_STAGED)
 
-    def check_values(self, rows: list[tuple[Any, ...]], columns: Sequence[str]) -> None:
+    def check_values(self, rows: list[TableRow], columns: Sequence[str]) -> None:
         """Accept everything: what fits depends on types that only the server knows."""
 
     def stage(self, scope: str, piece: str, data: bytes) -> None:

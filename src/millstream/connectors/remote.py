@@ -13,13 +13,16 @@ import glob
 import io
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.credentials import harmless, shown, without_credentials
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
+
+    from fsspec import AbstractFileSystem
 
 __all__ = [
     "file_system",
@@ -43,7 +46,7 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def file_system(url: str) -> tuple[Any, str]:
+def file_system(url: str) -> tuple[AbstractFileSystem, str]:
     """Return the file system of a URL, with fresh eyes, and the path inside it."""
     from fsspec.core import url_to_fs  # noqa: PLC0415 - takes a while to load
 
@@ -127,7 +130,7 @@ def opened_url(url: str) -> io.RawIOBase:
 class _RemoteFile(io.RawIOBase):
     """A file whose every failure is one sentence."""
 
-    def __init__(self, url: str, file: Any) -> None:
+    def __init__(self, url: str, file: BinaryIO) -> None:
         self._url = url
         self._file = file
         if not file.seekable():
@@ -207,7 +210,7 @@ def _cause(error: Exception, url: str) -> str:
     return first.rstrip(".") or type(error).__name__
 
 
-def _url(file: str, pattern: str, system: Any, inner: str) -> str:
+def _url(file: str, pattern: str, system: AbstractFileSystem, inner: str) -> str:
     """Return the URL of a file; host and user are those of the pattern."""
     before = pattern.rstrip("/").removesuffix(inner)
     if before != pattern.rstrip("/"):

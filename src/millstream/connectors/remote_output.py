@@ -39,6 +39,8 @@ from millstream.state.files import has_directories
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from fsspec import AbstractFileSystem
+
     from millstream.connectors.claims import Claim
     from millstream.connectors.output import Move, Piece
 
@@ -196,7 +198,9 @@ class _RemotePart(Part):
     after that, elsewhere maybe in pieces before; nobody looks at it until it is named.
     """
 
-    def __init__(self, system: Any, staging: str, name: str, url: str) -> None:
+    def __init__(
+        self, system: AbstractFileSystem, staging: str, name: str, url: str
+    ) -> None:
         self.name = name
         self._url = url
         path = f"{staging}/{name}"
@@ -218,7 +222,7 @@ class _RemotePart(Part):
             file.close()
 
 
-def _is_moved(system: Any, staged: str, target: str) -> bool:
+def _is_moved(system: AbstractFileSystem, staged: str, target: str) -> bool:
     """Move a finished part, unless that is done already; return whether it is there."""
     system.invalidate_cache()
     if system.exists(staged):
@@ -227,7 +231,7 @@ def _is_moved(system: Any, staged: str, target: str) -> bool:
     return bool(system.exists(target))
 
 
-def _remove_old_parts(system: Any, root: str, staging: str) -> None:
+def _remove_old_parts(system: AbstractFileSystem, root: str, staging: str) -> None:
     done = f"{staging}/{OLD_PARTS_REMOVED}"
     if system.exists(done):
         return
@@ -239,13 +243,13 @@ def _remove_old_parts(system: Any, root: str, staging: str) -> None:
     system.pipe_file(done, b"")
 
 
-def _remove(system: Any, directory: str) -> None:
+def _remove(system: AbstractFileSystem, directory: str) -> None:
     if system.exists(directory):
         system.rm(directory, recursive=True)
     system.invalidate_cache()
 
 
-def _names(system: Any, directory: str) -> list[str]:
+def _names(system: AbstractFileSystem, directory: str) -> list[str]:
     """Return the names in a directory; stores list a directory in itself, sometimes."""
     system.invalidate_cache()
     paths = [str(path).rstrip("/") for path in system.ls(directory, detail=False)]

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 from pyspark.errors import PySparkException
@@ -34,9 +34,15 @@ from millstream.connectors.staging import Staging
 from millstream.errors import OperationalError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    from polars.datatypes import DataTypeClass
+    from pyspark.sql import DataFrame
 
     from millstream.config import Config
+    from millstream.connectors.spark_stream import RunningQuery
+
+    _Type = pl.DataType | DataTypeClass
 
 __all__ = [
     "SparkSource",
@@ -48,7 +54,7 @@ __all__ = [
     "written_stream",
 ]
 
-_PLAIN_TYPES: dict[type[Any], Any] = {
+_PLAIN_TYPES: dict[type[spark_types.DataType], pl.DataType] = {
     spark_types.ByteType: pl.Int8(),
     spark_types.ShortType: pl.Int16(),
     spark_types.IntegerType: pl.Int32(),
@@ -64,7 +70,7 @@ _PLAIN_TYPES: dict[type[Any], Any] = {
 }
 """A timestamp of Spark's is an instant; the zone in which it is shown is the session's."""
 
-_SPARK_TYPES: dict[Any, Any] = {
+_SPARK_TYPES: dict[DataTypeClass, spark_types.DataType] = {
     pl.Int8: spark_types.ByteType(),
     pl.Int16: spark_types.ShortType(),
     pl.Int32: spark_types.IntegerType(),
@@ -120,7 +126,7 @@ class SparkSource(Source[pl.DataFrame]):
     def __init__(
         self,
         write: Callable[[Path], None],
-        schema: Any,
+        schema: spark_types.StructType,
         staging: str | None = None,
         inputs: str = "",
     ) -> None:
@@ -183,7 +189,7 @@ class SparkSource(Source[pl.DataFrame]):
         """Remove the staged rows."""
         self._staging.remove()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Leave behind what only the driver can use."""
         return {**self.__dict__, "_write": None}
 
@@ -193,11 +199,14 @@ class _CastReader(SourceReader[pl.DataFrame]):
 
     def __init__(self, reader: SourceReader[pl.DataFrame], schema: pl.Schema) -> None:
         self._reader = reader
-        self._types = dict(schema)
+        self._schema = schema
 
-    def read(self, rows: int) -> pl.DataFrame | None:  # type: ignore[override]
-        frame: Any = self._reader.read(rows)
-        return None if frame is None else frame.cast(self._types)
+    def read(self, rows: int) -> pl.DataFrame | None:
+        frame = self._reader.read(rows)
+        if frame is None:
+            return None
+        assert isinstance(frame, pl.DataFrame), "Parquet is read as frames"
+        return frame.cast(self._schema)
 
     @property
     def offset(self) -> int:
@@ -207,7 +216,7 @@ class _CastReader(SourceReader[pl.DataFrame]):
         self._reader.close()
 
 
-def written_frame(frame: Any) -> Callable[[Path], None]:
+def written_frame(frame: DataFrame) -> Callable[[Path], None]:
     """Return what writes a Spark DataFrame as Parquet."""
 
     def write(directory: Path) -> None:
@@ -217,7 +226,7 @@ def written_frame(frame: Any) -> Callable[[Path], None]:
     return write
 
 
-def written_stream(stream: Any) -> Callable[[Path], None]:
+def written_stream(stream: DataFrame) -> Callable[[Path], None]:
     """Return what writes all that a streaming DataFrame's source has now."""
 
     def write(directory: Path) -> None:
@@ -234,11 +243,11 @@ def written_stream(stream: Any) -> Callable[[Path], None]:
 
 
 def started_stream(
-    stream: Any, trigger_ms: int, name: str
-) -> Callable[[str, int], Any]:
+    stream: DataFrame, trigger_ms: int, name: str
+) -> Callable[[str, int], RunningQuery]:
     """Return what starts a query that lists each micro-batch in a directory."""
 
-    def start(directory: str, part_count: int) -> Any:
+    def start(directory: str, part_count: int) -> RunningQuery:
         return (
             stream.writeStream.queryName(f"{name}-{secrets.token_hex(4)}")
             .foreachBatch(partial(_stage_batch, directory, part_count))
@@ -250,7 +259,7 @@ def started_stream(
     return start
 
 
-def _stage_batch(directory: str, part_count: int, frame: Any, batch: int) -> None:
+def _stage_batch(directory: str, part_count: int, frame: DataFrame, batch: int) -> None:
     """Write and list a micro-batch, unless that was done before Spark came back to it.
 
     A batch that is not staged must not look done to Spark, which would commit it: where
@@ -294,9 +303,9 @@ def _url(path: str | Path) -> str:
 
 
 @contextmanager
-def _exact_times(session: Any) -> Iterator[None]:
+def _exact_times(session: SparkSession) -> Iterator[None]:
     """Let Spark write times as they are."""
-    before = {key: session.conf.get(key) for key in _STAGING_SETTINGS}
+    before = {key: str(session.conf.get(key)) for key in _STAGING_SETTINGS}
     _set_all(session, _STAGING_SETTINGS)
     try:
         yield
@@ -304,17 +313,19 @@ def _exact_times(session: Any) -> Iterator[None]:
         _set_all(session, before)
 
 
-def _set_all(session: Any, settings: dict[str, str]) -> None:
+def _set_all(session: SparkSession, settings: dict[str, str]) -> None:
     for key, value in settings.items():
         session.conf.set(key, value)
 
 
-def polars_schema(schema: Any) -> pl.Schema:
+def polars_schema(schema: spark_types.StructType) -> pl.Schema:
     """Return the Polars schema of a Spark schema; refuse types that would lose."""
     return pl.Schema(_polars_fields(schema, prefix=""))
 
 
-def _polars_fields(struct: Any, prefix: str) -> dict[str, Any]:
+def _polars_fields(
+    struct: spark_types.StructType, prefix: str
+) -> dict[str, pl.DataType]:
     _check_names([f"{prefix}{field.name}" for field in struct.fields])
     return {
         field.name: _polars_type(f"{prefix}{field.name}", field.dataType)
@@ -322,7 +333,7 @@ def _polars_fields(struct: Any, prefix: str) -> dict[str, Any]:
     }
 
 
-def _polars_type(name: str, kind: Any) -> Any:
+def _polars_type(name: str, kind: spark_types.DataType) -> pl.DataType:
     match kind:
         case spark_types.DecimalType():
             return pl.Decimal(kind.precision, kind.scale)
@@ -350,11 +361,11 @@ def check_for_spark(schema: pl.Schema) -> None:
     _spark_schema(schema)
 
 
-def _spark_schema(schema: pl.Schema) -> Any:
+def _spark_schema(schema: pl.Schema) -> spark_types.StructType:
     return _struct(dict(schema), prefix="")
 
 
-def _struct(fields: dict[str, Any], prefix: str) -> Any:
+def _struct(fields: Mapping[str, _Type], prefix: str) -> spark_types.StructType:
     _check_names([f"{prefix}{name}" for name in fields])
     return spark_types.StructType(
         [
@@ -364,7 +375,7 @@ def _struct(fields: dict[str, Any], prefix: str) -> Any:
     )
 
 
-def _spark_type(name: str, dtype: Any) -> Any:
+def _spark_type(name: str, dtype: _Type) -> spark_types.DataType:
     match dtype:
         case pl.List() | pl.Array():
             return spark_types.ArrayType(_spark_type(f"{name}[]", dtype.inner))
@@ -383,7 +394,7 @@ def _spark_type(name: str, dtype: Any) -> Any:
     return plain
 
 
-def _plain_spark_type(dtype: Any) -> Any:
+def _plain_spark_type(dtype: _Type) -> spark_types.DataType | None:
     match dtype:
         case pl.Decimal():
             return spark_types.DecimalType(dtype.precision or 38, dtype.scale)
@@ -412,7 +423,7 @@ def _check_names(names: list[str]) -> None:
         raise UsageError(msg)
 
 
-def read_back(directory: str, schema: pl.Schema) -> Any:
+def read_back(directory: str, schema: pl.Schema) -> DataFrame:
     """Return a Spark DataFrame over Parquet that a job has committed."""
     session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     reader = session.read.schema(_spark_schema(schema))

@@ -12,13 +12,16 @@ client has none, and its inputs cannot be known.  Nothing here imports pyspark.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.credentials import shown, without_credentials
 from millstream.observe.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["inputs_of", "options_in_words", "rows_in_words"]
 
@@ -33,7 +36,7 @@ _SECRET_OPTIONS = re.compile(
 _FILES = "FileSource["
 
 
-def inputs_of(frame: Any) -> str:
+def inputs_of(frame: DataFrame) -> str:
     """Return in words what a DataFrame reads; "" if nobody can tell.
 
     Parameters
@@ -54,7 +57,7 @@ def inputs_of(frame: Any) -> str:
     return " and ".join(found)
 
 
-def _leaf(leaf: Any, session: Any) -> str:
+def _leaf(leaf: JavaObject, session: SparkSession) -> str:
     """Return in words what a leaf of a plan reads."""
     kind = str(leaf.getClass().getSimpleName())
     if kind == "StreamingRelation":
@@ -62,12 +65,12 @@ def _leaf(leaf: Any, session: Any) -> str:
     return _LEAVES.get(kind, _unknown)(leaf)
 
 
-def _unknown(_leaf: Any) -> str:
+def _unknown(_leaf: JavaObject) -> str:
     """Tell of rows of the program, and of what another Spark may call otherwise."""
     return "rows that Spark has no name for"
 
 
-def _stream(leaf: Any, session: Any) -> str:
+def _stream(leaf: JavaObject, session: SparkSession) -> str:
     """Tell of a stream of the first kind of sources: files, and old connectors."""
     source, name = leaf.dataSource(), str(leaf.sourceName())
     pairs = _pairs(source.options())
@@ -78,7 +81,7 @@ def _stream(leaf: Any, session: Any) -> str:
     return f"the {source.className()} files of {shown(path)}{options}"
 
 
-def _stream_of_table(leaf: Any) -> str:
+def _stream_of_table(leaf: JavaObject) -> str:
     """Tell of a stream of the second kind of sources, which are tables."""
     options = options_in_words(dict(leaf.extraOptions().asCaseSensitiveMap()).items())
     name = leaf.identifier()
@@ -87,7 +90,7 @@ def _stream_of_table(leaf: Any) -> str:
     return f"the stream {leaf.sourceName()}{options}"
 
 
-def _relation(leaf: Any) -> str:
+def _relation(leaf: JavaObject) -> str:
     """Tell of a bounded relation: a table of the catalog, or files."""
     table = leaf.catalogTable()
     if table.isDefined():
@@ -101,15 +104,15 @@ def _relation(leaf: Any) -> str:
     return f"the files of {', '.join(places)}{options}"
 
 
-def _relation_of_table(leaf: Any) -> str:
+def _relation_of_table(leaf: JavaObject) -> str:
     return f"the table {leaf.table().name()}"
 
 
-def _range(leaf: Any) -> str:
+def _range(leaf: JavaObject) -> str:
     return f"the numbers from {leaf.start()} to {leaf.end()} by {leaf.step()}"
 
 
-_LEAVES: dict[str, Callable[[Any], str]] = {
+_LEAVES: dict[str, Callable[[JavaObject], str]] = {
     "StreamingRelationV2": _stream_of_table,
     "LogicalRelation": _relation,
     "DataSourceV2Relation": _relation_of_table,
@@ -118,14 +121,15 @@ _LEAVES: dict[str, Callable[[Any], str]] = {
 """By the names of Spark's classes; their packages have changed between versions."""
 
 
-def _qualified(path: str, session: Any) -> str:
+def _qualified(path: str, session: SparkSession) -> str:
     """Return a path with its scheme and from the root, however it was spelt."""
+    assert session._jvm is not None, "a session of this process"  # noqa: SLF001
     made = session._jvm.org.apache.hadoop.fs.Path(path)  # noqa: SLF001 - no public way
     settings = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     return str(made.getFileSystem(settings).makeQualified(made).toString())
 
 
-def _pairs(options: Any) -> Iterable[tuple[str, str]]:
+def _pairs(options: JavaObject) -> Iterable[tuple[str, str]]:
     """Return the entries of an option map of Scala's."""
     pairs = _items(options.toSeq())
     return [(str(pair._1()), str(pair._2())) for pair in pairs]  # noqa: SLF001 - Scala's
@@ -136,11 +140,11 @@ def _but_paths(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [pair for pair in pairs if pair[0].lower() not in {"path", "paths"}]
 
 
-def _items(sequence: Any) -> list[Any]:
+def _items(sequence: JavaObject) -> list[JavaObject]:
     return [sequence.apply(place) for place in range(sequence.size())]
 
 
-def rows_in_words(what: str, inputs: str, schema: Mapping[str, Any]) -> str:
+def rows_in_words(what: str, inputs: str, schema: Mapping[str, object]) -> str:
     """Return the identity of a source by what Spark reads; "" if that is not known.
 
     Examples

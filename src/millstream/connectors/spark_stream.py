@@ -21,7 +21,7 @@ import re
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
@@ -73,14 +73,14 @@ class SparkStreamSource(Source[pl.DataFrame]):
 
     def __init__(
         self,
-        start: Callable[[str, int], Any],
+        start: Callable[[str, int], RunningQuery],
         schema: pl.Schema,
         staging: str | None = None,
         inputs: str = "",
     ) -> None:
         self.schema = schema
         self._inputs = inputs
-        self._start: Callable[[str, int], Any] | None = start
+        self._start: Callable[[str, int], RunningQuery] | None = start
         self._staging = Staging(staging)
         self._splits: tuple[Split, ...] = ()
         self._watch: _Watch | None = None
@@ -158,15 +158,32 @@ class SparkStreamSource(Source[pl.DataFrame]):
             self._watch.stop()
             self._watch = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Leave behind what only the driver can use."""
         return {**self.__dict__, "_start": None, "_watch": None}
+
+
+class RunningQuery(Protocol):
+    """What is used of a streaming query of Spark's."""
+
+    @property
+    def name(self) -> str | None:
+        """What it is called."""
+        ...
+
+    def stop(self) -> None:
+        """End it."""
+        ...
+
+    def awaitTermination(self) -> object:  # noqa: N802 - Spark's name
+        """Wait for its end; raises what it failed with."""
+        ...
 
 
 class _Watch:
     """Waits in the driver for the end of a query, and writes it down."""
 
-    def __init__(self, query: Any, directory: BatchDirectory) -> None:
+    def __init__(self, query: RunningQuery, directory: BatchDirectory) -> None:
         self._query = query
         self._directory = directory
         self._thread = threading.Thread(
@@ -220,7 +237,7 @@ class _Follower(SourceReader[pl.DataFrame]):
         self._look_ns = 0
         self._directory.mark_read(self._part, self._batch - 1)
 
-    def read(self, rows: int) -> pl.DataFrame | list[pl.DataFrame] | None:  # type: ignore[override]  # noqa: ARG002
+    def read(self, rows: int) -> pl.DataFrame | list[pl.DataFrame] | None:  # noqa: ARG002
         if self._frames is None:
             now_ns = self._now_ns()
             if now_ns < self._look_ns:

@@ -18,21 +18,26 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from millstream.connectors.base import Later, Sink, SinkWriter
 from millstream.connectors.confining import confined
 from millstream.credentials import one_line
 from millstream.errors import MillstreamError, OperationalError, UsageError
 from millstream.state.plain import decode_lists, encode_lists
+from millstream.values import Row, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
+    from typing import TypeAlias
 
-__all__ = ["Database", "SqlSink"]
+    from millstream.values import Batch, Rows
 
-Row = tuple[Any, ...]
+__all__ = ["Cursor", "Database", "SqlSink", "TableRow"]
+
+TableRow: TypeAlias = tuple[Value, ...]
+"""A row in the order of the columns; the database says what it can hold."""
 
 
 class SealedRows(NamedTuple):
@@ -53,7 +58,7 @@ class SealedRows(NamedTuple):
     name: str
     generation: int
     target: str
-    rows: list[Row]
+    rows: list[TableRow]
     pieces: tuple[tuple[str, str], ...]
 
 
@@ -78,6 +83,27 @@ WHERE millstream_epochs.epoch < excluded.epoch
 _RECORDED = "SELECT epoch, seal FROM millstream_epochs WHERE job = {0} AND sink = {0}"
 
 
+class Cursor(Protocol):
+    """What is used of a cursor of Python's database interface."""
+
+    @property
+    def rowcount(self) -> int:
+        """Rows that the last statement changed."""
+        ...
+
+    def execute(self, statement: str, values: Sequence[Value] = ..., /) -> object:
+        """Run a statement."""
+        ...
+
+    def executemany(self, statement: str, rows: Iterable[TableRow], /) -> object:
+        """Run a statement for every row."""
+        ...
+
+    def fetchone(self) -> TableRow | None:
+        """Return the next row of the result."""
+        ...
+
+
 class Database(ABC):
     """What a `SqlSink` needs of a database; travels to the workers."""
 
@@ -93,7 +119,7 @@ class Database(ABC):
         return '"' + name.replace('"', '""') + '"'
 
     @abstractmethod
-    def transaction(self) -> AbstractContextManager[Any]:
+    def transaction(self) -> AbstractContextManager[Cursor]:
         """Return a cursor whose changes become visible together at the end, or never."""
 
     @abstractmethod
@@ -101,7 +127,7 @@ class Database(ABC):
         """Run a ``CREATE TABLE IF NOT EXISTS``, maybe at the same time as others."""
 
     @abstractmethod
-    def check_values(self, rows: list[Row], columns: Sequence[str]) -> None:
+    def check_values(self, rows: list[TableRow], columns: Sequence[str]) -> None:
         """Refuse values that the database cannot hold, with a `TypeError`."""
 
     @abstractmethod
@@ -121,7 +147,7 @@ class Database(ABC):
         """Remove all pieces whose names come before this one, by bytes."""
 
 
-class SqlSink(Sink[Any]):
+class SqlSink(Sink[Row]):
     """Rows of a table, inserted with the epoch in one transaction of the database.
 
     Parameters
@@ -172,14 +198,14 @@ class SqlSink(Sink[Any]):
                 msg += f", and a unique index on {', '.join(self._upsert_by)}"
             raise UsageError(msg) from None
 
-    def open(self, job: str, task: int) -> SinkWriter[Any]:  # noqa: ARG002 - all alike
+    def open(self, job: str, task: int) -> SinkWriter[Row]:  # noqa: ARG002 - all alike
         """Return the writer of one task."""
         scope = self._scope(job)
         return _RowsWriter(self._database, scope, self._columns, self._target)
 
-    def commit(self, job: str, epoch: int, transactions: list[Any]) -> None:
+    def commit(self, job: str, epoch: int, transactions: list[SealedRows]) -> None:
         """Insert the rows and note the epoch, unless that is done already."""
-        sealed: list[SealedRows] = transactions
+        sealed = transactions
         if not sealed:
             return
         pieces = confined(
@@ -220,7 +246,7 @@ class SqlSink(Sink[Any]):
             self._database.discard(self._scope(job), pieces)
 
     def _advance(
-        self, cursor: Any, job: str, epoch: int, sealed: list[SealedRows]
+        self, cursor: Cursor, job: str, epoch: int, sealed: list[SealedRows]
     ) -> bool:
         """Note the epoch; return False if its rows are there already.
 
@@ -235,6 +261,7 @@ class SqlSink(Sink[Any]):
             return True
         cursor.execute(_RECORDED.format(marker), (job, self._name))
         recorded = cursor.fetchone()
+        assert recorded is not None, "the row that could not be advanced"
         if tuple(recorded) != (epoch, seal):
             msg = (
                 f"other rows of epoch {recorded[0]} of job {job} are in the table "
@@ -244,7 +271,7 @@ class SqlSink(Sink[Any]):
             raise OperationalError(msg)
         return False
 
-    def _insert_rows(self, cursor: Any, job: str, sealed: list[SealedRows]) -> None:
+    def _insert_rows(self, cursor: Cursor, job: str, sealed: list[SealedRows]) -> None:
         statement = self._insert(self._database.marker)
         for each in sealed:
             for piece, digest in each.pieces:
@@ -262,13 +289,13 @@ class SqlSink(Sink[Any]):
                 )
                 raise OperationalError(msg)
 
-    def _piece(self, job: str, piece: str, digest: str) -> list[Row]:
+    def _piece(self, job: str, piece: str, digest: str) -> list[TableRow]:
         data = self._database.staged(self._scope(job), piece)
         if data is None or hashlib.sha256(data).hexdigest() != digest:
             what = "missing" if data is None else "damaged"
             msg = f"the rows that a task sealed as {piece} are {what}"
             raise OperationalError(msg)
-        rows: list[Row] = decode_lists(data)[0]  # the digest is the manifest's
+        rows: list[TableRow] = decode_lists(data)[0]  # the digest is the manifest's
         return rows
 
     def _insert(self, value: str) -> str:
@@ -306,7 +333,7 @@ class SqlSink(Sink[Any]):
         return f"{job}/{self._name}"
 
 
-class _RowsWriter(SinkWriter[Any]):
+class _RowsWriter(SinkWriter[Row]):
     """Keeps the rows of one task until the next cut, most of them in pieces."""
 
     def __init__(
@@ -317,10 +344,10 @@ class _RowsWriter(SinkWriter[Any]):
         self._scope = scope
         self._columns = columns
         self._names = frozenset(columns)
-        self._rows: list[Row] = []
+        self._rows: list[TableRow] = []
         self._pieces: list[tuple[str, str]] = []
 
-    def write(self, rows: Any) -> None:
+    def write(self, rows: Batch) -> None:
         made = self._tuples(rows) if isinstance(rows, list) else rows.rows()
         self._database.check_values(made, self._columns)
         self._rows += made
@@ -351,10 +378,10 @@ class _RowsWriter(SinkWriter[Any]):
         self._database.stage(self._scope, piece, data)
         return piece, hashlib.sha256(data).hexdigest()
 
-    def _tuples(self, rows: list[Any]) -> list[Row]:
+    def _tuples(self, rows: Rows) -> list[TableRow]:
         """Return every row as a tuple in the order of the columns."""
         pick, width = _picker(self._columns), len(self._columns)
-        made: list[Row] = []
+        made: list[TableRow] = []
         rows_iterator = iter(rows)
         for row in rows_iterator:
             if isinstance(row, dict) and row.keys() == self._names:
@@ -365,7 +392,7 @@ class _RowsWriter(SinkWriter[Any]):
                 raise self._misshapen(row)
         return made
 
-    def _misshapen(self, row: Any) -> TypeError:
+    def _misshapen(self, row: Row) -> TypeError:
         if isinstance(row, dict):
             found = f"a dict with the keys {', '.join(map(str, row)) or 'none'}"
         elif isinstance(row, tuple | list):
@@ -384,11 +411,11 @@ def _piece_name(generation: int, token: str) -> str:
     return f"{generation:010}-{token}"
 
 
-def _packed(rows: list[Row]) -> bytes:
+def _packed(rows: list[TableRow]) -> bytes:
     return encode_lists(rows)
 
 
-def _picker(columns: tuple[str, ...]) -> Any:
+def _picker(columns: tuple[str, ...]) -> Callable[[dict[str, Value]], TableRow]:
     if len(columns) == 1:
         return lambda row: (row[columns[0]],)
     return itemgetter(*columns)

@@ -12,7 +12,7 @@ import stat
 from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from millstream.connectors.confining import folder_at
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from millstream.connectors.confining import Folder
+    from millstream.connectors.sql import TableRow
 
 __all__ = ["SqliteDatabase"]
 
@@ -90,7 +91,7 @@ class SqliteDatabase(Database):
         with self.transaction() as cursor:
             cursor.execute(statement)
 
-    def check_values(self, rows: list[tuple[Any, ...]], columns: Sequence[str]) -> None:
+    def check_values(self, rows: list[TableRow], columns: Sequence[str]) -> None:
         """Refuse what `sqlite3` would refuse later, in the driver, for the whole epoch."""
         kinds = set(map(type, chain.from_iterable(rows)))
         is_plain = all(issubclass(kind, _HELD) for kind in kinds)
@@ -172,7 +173,7 @@ class SqliteDatabase(Database):
         return f"{self._path.name}.millstream-{quote(scope, safe='')}"
 
 
-def _not_held(column: str, value: Any, why: str) -> TypeError:
+def _not_held(column: str, value: object, why: str) -> TypeError:
     text = repr(value)
     shown = text if len(text) <= 80 else f"{text[:80]}…"  # noqa: PLR2004 - of a line
     msg = (

@@ -124,7 +124,7 @@ class TextSource(Source[str]):
         known = {split.payload.path: split.payload.size for split in splits}
         return changed_files(self._files, known)
 
-    def open(self, split: Split, offset: int, config: Config) -> SourceReader[str]:
+    def open(self, split: Split, offset: int, config: Config) -> _TextReader:
         """Return a reader of the lines that begin in the range, from `offset` on."""
         part: _ByteRange = split.payload
         file = opened_file(self._files[part.path])

@@ -16,7 +16,7 @@ import os
 import secrets
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from millstream.credentials import Credential, harmless, one_line, shown
@@ -25,6 +25,8 @@ from millstream.state.guard import read_private, read_regular, regular_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from fsspec import AbstractFileSystem
 
 __all__ = [
     "TEMPORARY_SUFFIX",
@@ -449,7 +451,7 @@ def refuse_strangers(files: LocalFiles | RemoteFiles, what: str) -> None:
     raise SnapshotError(msg)
 
 
-def _file_system(url: str) -> tuple[Any, str]:
+def _file_system(url: str) -> tuple[AbstractFileSystem, str]:
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - takes a while to load
 
@@ -467,14 +469,14 @@ def _file_system(url: str) -> tuple[Any, str]:
     return system, str(root)
 
 
-def has_directories(system: Any) -> bool:
+def has_directories(system: AbstractFileSystem) -> bool:
     """Whether a file system has folders, which must be there before their files are."""
     protocol = system.protocol
     protocols = (protocol,) if isinstance(protocol, str) else tuple(protocol)
     return not _WITHOUT_DIRECTORIES.intersection(protocols)
 
 
-def _puts_exclusively(system: Any) -> bool:
+def _puts_exclusively(system: AbstractFileSystem) -> bool:
     """Whether `pipe_file` is the file system's own and knows ``mode="create"``.
 
     The one that all inherit looks first and then writes in place.

@@ -35,7 +35,7 @@ def opened(source: Source[Any], offset: int = 0, split: int = 0) -> SourceReader
 
 
 def all_rows(reader: SourceReader[Any], rows: int = 4) -> list[Any]:
-    result = []
+    result: list[Any] = []
     while (batch := reader.read(rows)) is not None:
         result += batch
     return result

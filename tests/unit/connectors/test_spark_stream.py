@@ -15,6 +15,7 @@ from millstream.errors import OperationalError, SnapshotError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Never
 
     from millstream.connectors.base import SourceReader, Split
 
@@ -204,7 +205,7 @@ def test_release_stops_the_query_and_removes_its_files(tmp_path: Path) -> None:
 def test_a_query_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
     """Spark checks some things only then."""
 
-    def refuse(directory: str, part_count: int) -> None:
+    def refuse(directory: str, part_count: int) -> Never:
         msg = "[NO] aggregates need a watermark. SQLSTATE: 42\nplan"
         raise ValueError(msg)
 
@@ -334,7 +335,9 @@ def test_what_is_staged_elsewhere_is_refused_in_one_sentence(tmp_path: Path) -> 
 
 def test_state_that_is_on_no_file_system_needs_a_staging_directory() -> None:
     """Spark cannot stage in an object store that only Millstream writes to."""
-    source = SparkStreamSource(lambda _directory, _parts: None, SCHEMA)
+    source = SparkStreamSource(
+        lambda directory, _parts: ScriptedQuery(directory), SCHEMA
+    )
     source.keep_in(None, "job")
     with pytest.raises(UsageError, match="pass staging='a/directory'"):
         source.splits(1)

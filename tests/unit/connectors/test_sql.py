@@ -112,7 +112,7 @@ def test_pieces_of_dead_generations_go_with_the_first_commit_of_the_next(
 ) -> None:
     """An endless job never completes, so nobody would remove them later."""
     sink = sink_of(tables)
-    transaction = None
+    transaction: Any = None
     for generation in (1, 2):
         writer = sink.open("job", 0)
         writer.generation = generation
