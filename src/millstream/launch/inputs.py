@@ -10,7 +10,7 @@ import hashlib
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from millstream.connectors.base import Source, Split
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.plan.stages import StagePlan
     from millstream.runtime.forgetting import Offsets
+    from millstream.values import Row
 
 __all__ = ["Inputs", "cut_source"]
 
@@ -37,7 +38,7 @@ class Inputs:
     """The sources of one job by operator name."""
 
     context: SnapshotContext
-    sources: dict[str, Source[Any]]
+    sources: dict[str, Source[Row]]
 
     @classmethod
     def of(cls, stages: StagePlan, context: SnapshotContext) -> Inputs:
@@ -97,7 +98,7 @@ def cut_source(node: Node, parts: int) -> tuple[Split, ...]:
     """Return the splits of a source, which must be fit for workers and snapshots."""
     assert isinstance(node.spec, Read)
     with asking(node.name, "for its splits", str(node.location)):
-        made: tuple[Any, ...] = tuple(node.spec.source.splits(parts))
+        made = tuple(node.spec.source.splits(parts))
     names: set[str] = set()
     for split in made:
         wrong = _wrong_about(split, names)

@@ -57,12 +57,13 @@ if TYPE_CHECKING:
     from millstream.connectors.base import Source, Split
     from millstream.launch.metrics import StageMetrics
     from millstream.launch.options import LaunchOptions
-    from millstream.launch.run import Run
+    from millstream.launch.run import Launcher, Run
     from millstream.launch.snapshot_context import SnapshotContext
     from millstream.plan.logical import LogicalPlan
     from millstream.plan.stages import Stage, StagePlan
     from millstream.runtime.coordinator import Recovery
     from millstream.runtime.snapshot_stats import Snapshot
+    from millstream.values import Row
 
 __all__ = ["Job", "deploy"]
 
@@ -522,7 +523,7 @@ def deploy(
     )
 
 
-def _parts(stages: StagePlan, stage: Stage, source: Source[Any], workers: int) -> int:
+def _parts(stages: StagePlan, stage: Stage, source: Source[Row], workers: int) -> int:
     """Return for how many tasks a source is cut into splits.
 
     Where rows are given time, who is late follows from the order of rows in a split; that
@@ -536,7 +537,7 @@ def _parts(stages: StagePlan, stage: Stage, source: Source[Any], workers: int) -
     return min(stage.width or workers, workers)
 
 
-def _launcher(options: LaunchOptions) -> Any:
+def _launcher(options: LaunchOptions) -> Launcher:
     """Return the launcher's module; Spark is imported only where it is used."""
     if options.on == "local":
         return local

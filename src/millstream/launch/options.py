@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import timedelta
 
+    from pyspark.sql import SparkSession
+
+    from millstream.launch.job import Job
+
 __all__ = [
     "LaunchOptions",
     "ManualTime",
@@ -46,7 +50,7 @@ class LaunchOptions:
     """Where and how wide to run; None means that nothing was said."""
 
     on: str | None = None
-    spark: Any = None
+    spark: SparkSession | None = None
     master: str | None = field(default=None, repr=False)
     workers: int | None = None
     insecure: bool = False
@@ -56,7 +60,7 @@ class LaunchOptions:
     state_key: bytes | Callable[[], bytes] | None = field(default=None, repr=False)
     drop_state: bool = False
     repeat_output: bool = False
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, object] = field(default_factory=dict)
     #: A clock that is set by hand, for tests; only on ``local``.
     clock: ManualTime | None = None
     #: Task slots that must stay free beside the workers; from the plan, not the user.
@@ -69,7 +73,7 @@ _defaults: ContextVar[LaunchOptions | None] = ContextVar(
 _interceptor: ContextVar[Callable[[Any], None] | None] = ContextVar(
     "millstream_interceptor", default=None
 )
-_observer: ContextVar[Callable[[Any], None] | None] = ContextVar(
+_observer: ContextVar[Callable[[Job], None] | None] = ContextVar(
     "millstream_observer", default=None
 )
 
@@ -140,7 +144,7 @@ def intercepted(flow: object) -> None:
 
 
 @contextmanager
-def observe_jobs(see: Callable[[Any], None]) -> Iterator[None]:
+def observe_jobs(see: Callable[[Job], None]) -> Iterator[None]:
     """Show every job that is started inside to `see`, once it has been started."""
     token = _observer.set(see)
     try:
@@ -149,7 +153,7 @@ def observe_jobs(see: Callable[[Any], None]) -> Iterator[None]:
         _observer.reset(token)
 
 
-def observed(job: object) -> None:
+def observed(job: Job) -> None:
     """Show the job to whoever watches."""
     see = _observer.get()
     if see is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.launch.boundary import asking
 from millstream.plan.nodes import Write
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from millstream.launch.snapshot_context import SnapshotContext
     from millstream.plan.stages import StagePlan
     from millstream.state.manifest import Transaction
+    from millstream.values import Row
 
 __all__ = ["Sinks", "named_sinks"]
 
@@ -24,7 +25,7 @@ class Sinks:
     """The driver's side of all connectors that a job writes to, by operator name."""
 
     context: SnapshotContext
-    sinks: dict[str, Sink[Any]]
+    sinks: dict[str, Sink[Row]]
 
     def prepare(self, *, is_complete: bool) -> None:
         """Make the destinations; what an earlier run had sealed is committed first."""
@@ -68,7 +69,7 @@ class Sinks:
                 sink.abort(self.context.job)
 
 
-def named_sinks(stages: StagePlan) -> dict[str, Sink[Any]]:
+def named_sinks(stages: StagePlan) -> dict[str, Sink[Row]]:
     """Return the connectors that a flow writes to, by operator name."""
     nodes = [node for stage in stages.stages for node in stage.nodes]
     return {n.name: n.spec.sink for n in nodes if isinstance(n.spec, Write)}

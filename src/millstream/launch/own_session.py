@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["OwnSession", "is_placed", "is_stopped"]
 
@@ -20,26 +23,26 @@ class OwnSession:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._session: Any = None
+        self._session: SparkSession | None = None
         self._job_count = 0
 
     @property
-    def session(self) -> Any:
+    def session(self) -> SparkSession | None:
         """The session, unless it was stopped by somebody else."""
         if self._session is not None and is_stopped(self._session):
             self._session, self._job_count = None, 0
         return self._session
 
-    def adopt(self, session: Any) -> None:
+    def adopt(self, session: SparkSession) -> None:
         """Be responsible for a session."""
         self._session, self._job_count = session, 0
 
-    def join(self, session: Any) -> None:
+    def join(self, session: SparkSession) -> None:
         """Count a job that starts on a session, ours or not."""
         with self.lock:
             self._job_count += session is self.session
 
-    def leave(self, session: Any) -> None:
+    def leave(self, session: SparkSession) -> None:
         """Count a job off that ran on a session, ours or not."""
         with self.lock:
             if session is not self.session:
@@ -50,7 +53,7 @@ class OwnSession:
                 session.stop()
 
 
-def is_stopped(session: Any) -> bool:
+def is_stopped(session: SparkSession) -> bool:
     """Whether a session, of either kind, can run nothing any more."""
     if hasattr(session, "is_stopped"):
         return bool(session.is_stopped)

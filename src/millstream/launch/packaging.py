@@ -12,7 +12,7 @@ import pickle
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cloudpickle
 
@@ -22,7 +22,12 @@ from millstream.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark import Broadcast
+
     from millstream.runtime.deployment import Deployment
+
+    Shipped = bytes | Broadcast[bytes]
+    """What is large of a flow, as a task of Spark refers to it."""
 
 __all__ = ["packed", "parted", "unpacked"]
 
@@ -87,7 +92,7 @@ def unpacked(data: bytes) -> Iterator[Deployment]:
         main.update(hidden)
 
 
-def _main_classes() -> dict[str, type[Any]]:
+def _main_classes() -> dict[str, type]:
     return {
         name: value
         for name, value in list(vars(sys.modules[_MAIN]).items())

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from millstream.launch.options import LaunchOptions
     from millstream.runtime.coordinator import Coordinator
+    from millstream.runtime.deployment import Deployment
+    from millstream.runtime.snapshots import DriverContext
 
-__all__ = ["Run"]
+__all__ = ["Launcher", "Run"]
 
 
 class Run(Protocol):
@@ -24,4 +27,18 @@ class Run(Protocol):
 
     def close(self) -> None:
         """Leave no process, thread, socket or file behind."""
+        ...
+
+
+class Launcher(Protocol):
+    """What a module must have to start workers: `local`, `processes`, `spark`."""
+
+    def worker_count(self, options: LaunchOptions) -> int:
+        """Return how many workers a job gets."""
+        ...
+
+    def start(
+        self, deployment: Deployment, driver: DriverContext, options: LaunchOptions
+    ) -> Run:
+        """Begin a job."""
         ...

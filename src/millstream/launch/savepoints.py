@@ -12,7 +12,7 @@ import os
 import secrets
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.credentials import harmless, shown, without_credentials
 from millstream.errors import MillstreamError, SnapshotError, UsageError
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from millstream.connectors.base import Sink
     from millstream.launch.snapshot_context import SnapshotContext
     from millstream.state.manifest import Manifest
+    from millstream.values import Row
 
 __all__ = [
     "Wish",
@@ -144,7 +145,7 @@ def found_savepoint(
 
 
 def check_repeats(
-    sinks: Mapping[str, Sink[Any]], path: str, given: bytes | None = None
+    sinks: Mapping[str, Sink[Row]], path: str, given: bytes | None = None
 ) -> None:
     """Refuse a savepoint behind which a sink of the flow has shown rows already."""
     store, manifest = found_savepoint(path, given)
@@ -159,7 +160,7 @@ def check_repeats(
         raise SnapshotError(msg)
 
 
-def check_overtaken(sinks: Mapping[str, Sink[Any]], context: SnapshotContext) -> None:
+def check_overtaken(sinks: Mapping[str, Sink[Row]], context: SnapshotContext) -> None:
     """Refuse the state of a job that another one has gone on from, and written more."""
     store, manifest = context.store, context.manifest
     if store is None or manifest is None:
@@ -177,7 +178,7 @@ def check_overtaken(sinks: Mapping[str, Sink[Any]], context: SnapshotContext) ->
 
 
 def _ahead(
-    sinks: Mapping[str, Sink[Any]], manifest: Manifest, jobs: Iterable[str]
+    sinks: Mapping[str, Sink[Row]], manifest: Manifest, jobs: Iterable[str]
 ) -> str | None:
     """Say which sink shows more of a job, or of one that went on from it."""
     for job in jobs:
@@ -215,7 +216,7 @@ def _note_stopped(store: SnapshotStore, path: str) -> None:
 
 
 def refuse_going_back(
-    sinks: Mapping[str, Sink[Any]],
+    sinks: Mapping[str, Sink[Row]],
     store: SnapshotStore,
     newest: Manifest,
     given: bytes | None,
@@ -251,6 +252,6 @@ def note_resumed(store: SnapshotStore, job: str) -> None:
         raise UsageError(msg) from harmless(error)
 
 
-def _shown_epoch(name: str, sink: Sink[Any], job: str) -> int | None:
+def _shown_epoch(name: str, sink: Sink[Row], job: str) -> int | None:
     with asking(name, "what it has committed"):
         return sink.committed_epoch(job)

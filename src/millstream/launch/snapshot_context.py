@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.launch.fitting import check_flow
 from millstream.launch.savepoints import (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from millstream.ports import Files
     from millstream.runtime.deployment import Deployment
     from millstream.state.manifest import Manifest
+    from millstream.values import Row
 
 __all__ = ["SnapshotContext", "begins_with_savepoint", "open_context", "worker_store"]
 
@@ -108,7 +109,7 @@ def open_context(
     options: LaunchOptions,
     *,
     flow: str,
-    sinks: Mapping[str, Sink[Any]],
+    sinks: Mapping[str, Sink[Row]],
 ) -> SnapshotContext:
     """Open what the options name; a job without a state directory keeps nothing.
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     from millstream.launch.machine import Trust
     from millstream.launch.options import LaunchOptions
+    from millstream.launch.packaging import Shipped
     from millstream.launch.worker_main import Bootstrap
     from millstream.protocol.ids import PeerId
     from millstream.runtime.deployment import Deployment
@@ -133,7 +134,7 @@ class SparkRun:
         self._name = name
         self._bootstrapper = boot
         self._lock = threading.Lock()
-        self._body: Any = None
+        self._body: Shipped | None = None
         self._groups: dict[PeerId, str] = {}
         self._threads: dict[PeerId, threading.Thread] = {}
         for worker in boot.worker_ids:
@@ -210,7 +211,7 @@ class SparkRun:
 
 
 def _task(
-    bootstrap: bytes, body: Any, python_path: tuple[str, ...], can_trust: Trust
+    bootstrap: bytes, body: Shipped, python_path: tuple[str, ...], can_trust: Trust
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of a worker's Spark task; its one row says why it left.
 
@@ -260,7 +261,7 @@ class _Cluster:
     #: Whether its settings say how what is sent to executors is protected.
     tells_protection = True
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: SparkSession) -> None:
         self.session = session
 
     @property
@@ -349,7 +350,7 @@ class _Cluster:
             msg = f"a worker could not start: {problem}; {advice}"
             raise LaunchError(msg)
 
-    def shipped(self, body: bytes) -> Any:
+    def shipped(self, body: bytes) -> Shipped:
         """Return the flow as a task may refer to it.
 
         PySpark writes the closure of a task that is too large to a file.  The secrets are
@@ -458,7 +459,7 @@ class _ConnectCluster(_Cluster):
     def core_setting(self, key: str) -> str:
         return self.setting(key, "")
 
-    def shipped(self, body: bytes) -> Any:
+    def shipped(self, body: bytes) -> Shipped:
         """Return it as it is: there are no broadcasts, nor files of the driver's."""
         return body
 
@@ -552,15 +553,15 @@ def _made_session(options: LaunchOptions, workers: int | None) -> SparkSession:
     return session
 
 
-def _active_session() -> Any:
+def _active_session() -> SparkSession | None:
     """Return the program's session, in whichever thread it was made."""
-    session: Any = SparkSession.getActiveSession()
+    session = SparkSession.getActiveSession()
     if session is not None:
         return session
     if is_remote():
         from pyspark.sql.connect.session import SparkSession as Remote  # noqa: PLC0415
 
-        return Remote._get_default_session()  # noqa: SLF001 - no public way
+        return cast("SparkSession | None", Remote._get_default_session())  # noqa: SLF001 - no public way
     if SparkContext._active_spark_context is not None:  # noqa: SLF001
         return SparkSession.builder.getOrCreate()
     return None

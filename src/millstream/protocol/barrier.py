@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.errors import RemoteProtocolError
 
@@ -54,7 +54,7 @@ class Barrier:
     since: Epoch
     orders: tuple[Order, ...] = (Order.SNAPSHOT,)
 
-    def to_wire(self) -> tuple[Any, ...]:
+    def to_wire(self) -> tuple[int, int, tuple[str, ...]]:
         """Return it as plain values."""
         return (self.epoch, self.since, tuple(str(order) for order in self.orders))
 
@@ -99,7 +99,7 @@ class Splits:
     begun: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
 
-    def to_wire(self) -> tuple[Any, ...]:
+    def to_wire(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         """Return it as plain values."""
         return (self.reading, self.begun, self.over)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import reprlib
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from millstream.errors import RemoteProtocolError
 from millstream.protocol.barrier import barrier_from_wire
@@ -306,7 +306,7 @@ Message = (
     | Release
 )
 
-KINDS: tuple[type[Any], ...] = (
+KINDS: tuple[type[Message], ...] = (
     Register,
     Ready,
     Heartbeat,
@@ -360,7 +360,7 @@ FROM_WORKERS: frozenset[type[object]] = frozenset(KINDS) - FROM_COORDINATOR | {
 """What the coordinator takes from a worker."""
 
 
-def to_wire(message: Message) -> tuple[Any, ...]:
+def to_wire(message: Message) -> tuple[object, ...]:
     """Return the message as a tuple of plain values, its kind first."""
     kind = type(message)
     return (_TAGS[kind], *_PLAIN[kind](message))
@@ -377,7 +377,7 @@ def from_wire(
     if type(tag) is not int or not 0 <= tag < len(KINDS):
         msg = f"there is no control message with tag {reprlib.repr(tag)}"
         raise RemoteProtocolError(msg)
-    kind: Any = KINDS[tag]
+    kind = KINDS[tag]
     if kind not in allowed:
         msg = f"{kind.__name__} may not come from this peer on this connection"
         raise RemoteProtocolError(msg)

@@ -13,15 +13,19 @@ task stood when it was looked at, and nothing of a task that is gone.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["COUNTERS", "OutputMetrics", "RoundMetrics", "TaskMetrics"]
 
 _COUNTER = {"is_counter": True}
 
 
-def _counter() -> Any:
-    return field(default=0, metadata=_COUNTER)
+def _counter() -> int:
+    made: int = field(default=0, metadata=_COUNTER)
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.errors import LocalProtocolError, RemoteProtocolError
 
@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.protocol.barrier import Barrier
+    from millstream.values import Value
 
 __all__ = [
     "Decider",
@@ -103,6 +104,7 @@ __all__ = [
     "LoopUnread",
     "RoundsSoFar",
     "SidesEnded",
+    "ToHeads",
 ]
 
 
@@ -120,7 +122,7 @@ class Decision:
 
     number: int
     is_over: bool
-    value: Any = None
+    value: Value = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class HeadReady:
 
     head: int
     number: int
-    part: Any = None
+    part: Value = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,10 @@ class HeadUnread:
 @dataclass(frozen=True, slots=True)
 class LoopUnread:
     """Nobody reads what leaves the loop, from the decider to the heads."""
+
+
+ToHeads = Decision | EpochPassedOn | LoopUnread
+"""What a decider tells all heads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +299,7 @@ class LoopDecider(ABC):
 
     head_count: int
     last: Decision | None = field(default=None, init=False)
-    _parts: dict[int, Any] = field(default_factory=dict, init=False)
+    _parts: dict[int, Value] = field(default_factory=dict, init=False)
     _unread: set[int] = field(default_factory=set, init=False)
 
     def validate(self) -> None:
@@ -314,10 +320,10 @@ class LoopDecider(ABC):
         return len(self._unread) == self.head_count
 
     @abstractmethod
-    def announce(self, barrier: Barrier) -> list[Any]:
+    def announce(self, barrier: Barrier) -> list[ToHeads]:
         """Pass an epoch on to where the loop may be cut."""
 
-    def hear(self, ready: HeadReady) -> list[Any]:
+    def hear(self, ready: HeadReady) -> list[ToHeads]:
         """Take what a head knows, perhaps once more; judge when all are known."""
         self._check_head(ready.head)
         if ready.number > self.number:
@@ -328,18 +334,18 @@ class LoopDecider(ABC):
         self._parts[ready.head] = ready.part
         return self._judge_known()
 
-    def end_sides(self) -> list[Any]:
+    def end_sides(self) -> list[ToHeads]:
         """Note that nothing more comes from outside; only rounds wait for that."""
         return []
 
-    def note_unread(self, unread: HeadUnread) -> list[Any]:
+    def note_unread(self, unread: HeadUnread) -> list[ToHeads]:
         """Take note of a head without readers; stop the input if it is the last."""
         self._check_head(unread.head)
         self._unread.add(unread.head)
         return [LoopUnread()] if self.is_unread else []
 
     @abstractmethod
-    def repeat(self) -> list[Any]:
+    def repeat(self) -> list[ToHeads]:
         """Tell again what heads may not know, after a recovery."""
 
     def _check_head(self, head: int) -> None:
@@ -347,16 +353,16 @@ class LoopDecider(ABC):
             msg = f"there is no head {head} of {self.head_count}"
             raise RemoteProtocolError(msg)
 
-    def _judge_known(self) -> list[Any]:
+    def _judge_known(self) -> list[ToHeads]:
         if len(self._parts) < self.head_count:
             return []
         return self._judge_parts([self._parts[head] for head in sorted(self._parts)])
 
     @abstractmethod
-    def _judge_parts(self, parts: list[Any]) -> list[Any]:
+    def _judge_parts(self, parts: list[Value]) -> list[ToHeads]:
         """Go by the parts of all heads, in the order of heads."""
 
-    def _next_decision(self, value: Any, *, is_over: bool) -> Decision:
+    def _next_decision(self, value: Value, *, is_over: bool) -> Decision:
         """Make the next decision; heads say anew when they are ready after it."""
         self._parts.clear()
         self.last = Decision(self.number + 1, is_over, value)
@@ -378,12 +384,12 @@ class Decider(LoopDecider):
     """
 
     rounds_max: int | None
-    initial: Any
-    judge: Callable[[Any, Any], tuple[Any, bool]]
+    initial: Value
+    judge: Callable[[Value, Value], tuple[Value, bool]]
     has_open_sides: bool = False
     #: Of the iteration that is under way; 0 while heads collect.
     round: int = 0
-    value: Any = None
+    value: Value = None
     _barriers: list[Barrier] = field(default_factory=list)
 
     def validate(self) -> None:
@@ -397,24 +403,24 @@ class Decider(LoopDecider):
         epochs = [barrier.epoch for barrier in self._barriers]
         assert sorted(set(epochs)) == epochs, f"epochs {epochs} do not increase"
 
-    def announce(self, barrier: Barrier) -> list[Any]:
+    def announce(self, barrier: Barrier) -> list[ToHeads]:
         """Pass an epoch on, now or in front of the next decision."""
         if self.round == 0 or self.has_open_sides:
             return [EpochPassedOn(barrier)]
         self._barriers.append(barrier)
         return []
 
-    def note_unread(self, unread: HeadUnread) -> list[Any]:
+    def note_unread(self, unread: HeadUnread) -> list[ToHeads]:
         """Take note of a head without readers; only heads that collect have input."""
         told = LoopDecider.note_unread(self, unread)
         return told + self._judge_known() if self.round == 0 else []
 
-    def end_sides(self) -> list[Any]:
+    def end_sides(self) -> list[ToHeads]:
         """Note that all sides have ended; begin if only they were waited for."""
         self.has_open_sides = False
         return self._judge_known() if self.round == 0 else self.repeat()
 
-    def end_round(self, results: Any) -> list[Any]:
+    def end_round(self, results: Value) -> list[ToHeads]:
         """Judge a round."""
         assert self.round > 0, f"a round ended after {self.last}, and none was begun"
         self.value, is_enough = self.judge(self.value, results)
@@ -426,16 +432,16 @@ class Decider(LoopDecider):
         self.round += 1
         return self._decided(is_over=False)
 
-    def repeat(self) -> list[Any]:
+    def repeat(self) -> list[ToHeads]:
         """Tell the last decision again, after a recovery."""
         self._parts.clear()
         is_held = self.has_open_sides and self.round > 0
         return [] if self.last is None or is_held else [self.last]
 
-    def _judge_parts(self, parts: list[Any]) -> list[Any]:
+    def _judge_parts(self, parts: list[Value]) -> list[ToHeads]:
         return self._begin() if self.round == 0 else self.end_round(parts)
 
-    def _begin(self) -> list[Any]:
+    def _begin(self) -> list[ToHeads]:
         is_over = self.is_unread or self.rounds_max == 0
         if self.has_open_sides and not is_over:
             return []
@@ -443,8 +449,8 @@ class Decider(LoopDecider):
         self.round = 0 if is_over else 1
         return self._decided(is_over=is_over)
 
-    def _decided(self, *, is_over: bool) -> list[Any]:
-        told: list[Any] = [EpochPassedOn(barrier) for barrier in self._barriers]
+    def _decided(self, *, is_over: bool) -> list[ToHeads]:
+        told: list[ToHeads] = [EpochPassedOn(barrier) for barrier in self._barriers]
         self._barriers.clear()
         return [*told, self._next_decision(self.value, is_over=is_over)]
 
@@ -474,7 +480,7 @@ class RoundsSoFar:
             f"{len(self.history)} rounds are known, and {self.done} were done"
         )
 
-    def note(self, value: Any, length_max: int) -> None:
+    def note(self, value: Value, length_max: int) -> None:
         """Take note of what a round came to."""
         assert length_max > 0, f"{length_max} rounds are kept"
         self.done += 1
@@ -482,7 +488,7 @@ class RoundsSoFar:
         del self.history[:-length_max]
 
 
-def _shown(value: Any) -> float | str:
+def _shown(value: object) -> float | str:
     """Return a number as it is, and of anything else what it is: it may be large."""
     if isinstance(value, Real):
         with suppress(OverflowError):

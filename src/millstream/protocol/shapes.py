@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import GenericAlias
+
+    Form = type | UnionType | GenericAlias
+    """An annotation: a class, a choice, or a tuple of forms."""
+
+    Step = Callable[[Any], Any]
+    """What is done to a value of a form that was checked."""
 
 __all__ = ["checker", "maker", "unmaker"]
 
 _EXACT = (bool, bytes, float, int, str, NoneType)
 
 
-def checker(annotation: Any) -> Callable[[object], bool]:
+def checker(annotation: Form) -> Callable[[object], bool]:
     """Return a function that says whether a value fits an annotation.
 
     A whole number fits where a real one is declared; a truth value fits neither.
@@ -48,7 +55,7 @@ def checker(annotation: Any) -> Callable[[object], bool]:
     return lambda value: type(value) in allowed
 
 
-def maker(annotation: Any) -> Callable[[Any], Any]:
+def maker(annotation: Form) -> Step:
     """Return a function that makes what is declared of a value that fits.
 
     A dataclass is made of the tuple of its fields; all else is what it is.
@@ -59,13 +66,13 @@ def maker(annotation: Any) -> Callable[[Any], Any]:
     (1, 2)
     """
 
-    def of_fields(kind: Any, makes: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def of_fields(kind: type, makes: list[Step]) -> Step:
         return lambda value: kind(*[m(v) for m, v in zip(makes, value, strict=True)])
 
     return _through(annotation, of_fields)
 
 
-def unmaker(annotation: Any) -> Callable[[Any], Any]:
+def unmaker(annotation: Form) -> Step:
     """Return a function that makes plain values again of what `maker` makes.
 
     Examples
@@ -74,7 +81,7 @@ def unmaker(annotation: Any) -> Callable[[Any], Any]:
     (1, 2)
     """
 
-    def of_fields(kind: Any, plain: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def of_fields(kind: type, plain: list[Step]) -> Step:
         steps = list(zip(get_type_hints(kind), plain, strict=True))
         return lambda value: tuple([p(getattr(value, name)) for name, p in steps])
 
@@ -82,9 +89,9 @@ def unmaker(annotation: Any) -> Callable[[Any], Any]:
 
 
 def _through(
-    annotation: Any,
-    of_fields: Callable[[Any, list[Callable[[Any], Any]]], Callable[[Any], Any]],
-) -> Callable[[Any], Any]:
+    annotation: Form,
+    of_fields: Callable[[type, list[Step]], Step],
+) -> Step:
     """Return what is done to a value, given what is done to the fields of dataclasses."""
     if not _has_dataclass(annotation):
         return _as_it_is
@@ -103,20 +110,20 @@ def _through(
     return lambda value: tuple(map(each, value))
 
 
-def _has_dataclass(annotation: Any) -> bool:
+def _has_dataclass(annotation: Form) -> bool:
     return is_dataclass(annotation) or any(map(_has_dataclass, get_args(annotation)))
 
 
-def _as_it_is(value: Any) -> Any:
+def _as_it_is(value: object) -> object:
     return value
 
 
-def _open_tuple(part: Any) -> Callable[[object], bool]:
+def _open_tuple(part: Form) -> Callable[[object], bool]:
     fits = checker(part)
     return lambda value: type(value) is tuple and all(map(fits, value))
 
 
-def _fixed_tuple(parts: tuple[Any, ...]) -> Callable[[object], bool]:
+def _fixed_tuple(parts: tuple[Form, ...]) -> Callable[[object], bool]:
     fitting = [checker(part) for part in parts]
 
     def fits(value: object) -> bool:

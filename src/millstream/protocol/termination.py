@@ -38,7 +38,7 @@ Invariants (see the `validate` of each)
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.protocol.rounds import EpochPassedOn, LoopDecider
 from millstream.protocol.watermark import (
@@ -50,6 +50,7 @@ from millstream.protocol.watermark import (
 
 if TYPE_CHECKING:
     from millstream.protocol.barrier import Barrier
+    from millstream.protocol.rounds import ToHeads
 
 __all__ = ["ProbeReport", "ProbeState", "TerminationDetector", "TerminationProbe"]
 
@@ -152,27 +153,27 @@ class TerminationDetector(LoopDecider):
             f"a flush after {probe.quiet} quiet probes"
         )
 
-    def announce(self, barrier: Barrier) -> list[Any]:
+    def announce(self, barrier: Barrier) -> list[ToHeads]:
         """Pass an epoch on at once: a free loop is cut anywhere."""
         return [EpochPassedOn(barrier)]
 
-    def repeat(self) -> list[Any]:
+    def repeat(self) -> list[ToHeads]:
         """Tell nothing: after a recovery probing begins anew."""
         return []
 
-    def _judge_parts(self, parts: list[ProbeReport]) -> list[Any]:
+    def _judge_parts(self, parts: list[ProbeReport]) -> list[ToHeads]:
         if any(part.now is not None for part in parts):
             return self._probe_for_time(parts)
         return self._probe_for_end(parts)
 
-    def _probe_for_time(self, parts: list[ProbeReport]) -> list[Any]:
+    def _probe_for_time(self, parts: list[ProbeReport]) -> list[ToHeads]:
         watermark = self._watermark(parts)
         wanted = _least([part.now for part in parts])
         if watermark == self._probe.watermark and wanted == watermark:
             return []
         return self._decided(TerminationProbe(watermark))
 
-    def _probe_for_end(self, parts: list[ProbeReport]) -> list[Any]:
+    def _probe_for_end(self, parts: list[ProbeReport]) -> list[ToHeads]:
         watermark = self._watermark(parts)
         was_probed = all(part.before is None for part in parts)
         is_quiet = was_probed and not any(part.returned for part in parts)
@@ -196,7 +197,9 @@ class TerminationDetector(LoopDecider):
             time = told.time if bound.time == END_OF_TIME else bound.time
         return Watermark(max(told.time, time), bound.is_idle and not returned)
 
-    def _decided(self, probe: TerminationProbe, *, is_over: bool = False) -> list[Any]:
+    def _decided(
+        self, probe: TerminationProbe, *, is_over: bool = False
+    ) -> list[ToHeads]:
         told, watermark = self._probe.watermark, probe.watermark
         assert watermark.time >= told.time, f"time falls from {told} to {watermark}"
         self._probe = probe

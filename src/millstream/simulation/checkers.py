@@ -14,7 +14,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.errors import OperatorError
 from millstream.plan.frames import CollectFrames
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.worker import Worker
     from millstream.simulation.cluster import Cluster
+    from millstream.values import Row, Rows
 
 __all__ = [
     "LOSSES",
@@ -45,7 +46,6 @@ __all__ = [
     "sink_rows",
 ]
 
-Rows = list[Any]
 
 LOSSES = frozenset({"WorkerLostError", "TransportError", "LaunchError"})
 """What a job ends with that has lost somebody; it can be run again."""
@@ -289,7 +289,7 @@ def difference(found: dict[str, Rows], expected: dict[str, Rows]) -> str | None:
     return None
 
 
-def _counted(rows: Rows) -> Counter[Any]:
+def _counted(rows: Rows) -> Counter[Row]:
     return Counter(_token(row) for row in rows)
 
 
@@ -310,7 +310,7 @@ def _token(row: object) -> object:
     return row
 
 
-def _told(counts: Counter[Any], rows: Rows) -> str:
+def _told(counts: Counter[Row], rows: Rows) -> str:
     """Say how many rows there are of these tokens, and show some of them."""
     by_token = {_token(row): row for row in rows}
     shown = [by_token[token] for token in list(counts)[:_DIFFERENCES_SHOWN]]

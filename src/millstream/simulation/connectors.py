@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.connectors.base import (
     Later,
@@ -23,6 +23,7 @@ from millstream.plan.nodes import ForEach, Read, Write
 from millstream.simulation.seed import stream
 from millstream.state.batches import as_rows
 from millstream.state.plain import decode
+from millstream.values import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from millstream.runtime.deployment import Deployment
     from millstream.simulation.options import SwarmOptions
     from millstream.state.manifest import Transaction
+    from millstream.values import Batch, Rows
 
     Tide = Callable[[], int]
 
 __all__ = ["RecordedOutput", "RecordingSink", "SteadySource", "stand_in"]
 
-Rows = list[Any]
 
 _ALL_ROWS = 1 << 30
 _HELD_EPOCHS = 2
@@ -68,12 +69,12 @@ def stand_in(
     return replace(deployment, stages=plan), sinks
 
 
-class SteadySource(Source[Any]):
+class SteadySource(Source[Row]):
     """Reads another source in chunks that depend on nothing but the seed."""
 
     def __init__(
         self,
-        source: Source[Any],
+        source: Source[Row],
         options: SwarmOptions,
         seed: int,
         tide: Tide,
@@ -90,17 +91,17 @@ class SteadySource(Source[Any]):
         """Return the splits of the source."""
         return self._source.splits(task_count)
 
-    def open(self, split: Split, offset: int, config: Config) -> SourceReader[Any]:
+    def open(self, split: Split, offset: int, config: Config) -> SourceReader[Row]:
         """Return a reader that draws the size of every chunk."""
         reader = self._source.open(split, offset, config)
         chunks = stream(self._seed, f"chunks of {split.name}")
         return _SteadyReader(reader, self._options, chunks, self._tide)
 
 
-class _SteadyReader(SourceReader[Any]):
+class _SteadyReader(SourceReader[Row]):
     def __init__(
         self,
-        reader: SourceReader[Any],
+        reader: SourceReader[Row],
         options: SwarmOptions,
         chunks: Random,
         tide: Tide,
@@ -120,7 +121,7 @@ class _SteadyReader(SourceReader[Any]):
     def offset(self) -> int:
         return self._reader.offset
 
-    def read(self, rows: int) -> Rows | None:
+    def read(self, rows: int) -> Batch | None:
         draw = self._chunks.random
         if draw() < self._idle_share:
             return []
@@ -144,7 +145,7 @@ class _SteadyReader(SourceReader[Any]):
         epochs = 1 + self._tide() - self._begin_epoch
         return max(0, epochs * self._rows_per_epoch - self._rows_read)
 
-    def _gather(self, rows: int) -> Rows:
+    def _gather(self, rows: int) -> Batch:
         """Read on until there are enough rows, or none for now, or no more.
 
         The cuts of a data frame depend on nothing but the seed as they are.
@@ -152,7 +153,7 @@ class _SteadyReader(SourceReader[Any]):
         batch: Rows = []
         while len(batch) < rows and not self._is_over and self._error is None:
             try:
-                more: Any = self._reader.read(rows - len(batch))
+                more = self._reader.read(rows - len(batch))
             except Exception as error:  # noqa: BLE001 - raised after the rows before it
                 self._error = error
                 break
@@ -160,8 +161,7 @@ class _SteadyReader(SourceReader[Any]):
             if more is None or len(more) == 0:
                 break
             if not isinstance(more, list):
-                frame: Rows = more
-                return frame
+                return more
             batch += more
         return batch
 
@@ -188,7 +188,11 @@ class RecordedOutput:
                 sink.complete(self._job)
 
 
-class _RecordingWriter(SinkWriter[Any]):
+_Token = tuple[int, ...]
+"""Task, epoch, and how many there were before."""
+
+
+class _RecordingWriter(SinkWriter[Row]):
     """Holds rows back at most cuts, and stages them later, as sinks of files do."""
 
     def __init__(self, sink: RecordingSink, task: int) -> None:
@@ -204,7 +208,7 @@ class _RecordingWriter(SinkWriter[Any]):
     def roll(self) -> None:
         self._is_rolling = True
 
-    def seal(self, epoch: int) -> Any:
+    def seal(self, epoch: int) -> object:
         is_due = not self.is_keeping or self._is_rolling
         is_due |= (epoch + self._task) % _HELD_EPOCHS == 0
         self._is_rolling = False
@@ -220,7 +224,7 @@ class _RecordingWriter(SinkWriter[Any]):
         self._rows = [row for rows in kept for row in rows]
 
 
-class RecordingSink(Sink[Any]):
+class RecordingSink(Sink[Row]):
     """Remembers what was sealed and what was committed.
 
     Attributes
@@ -239,8 +243,8 @@ class RecordingSink(Sink[Any]):
         self.is_keeping = is_keeping
         self.commit_count = 0
         self.problems: list[str] = []
-        self._staged: dict[tuple[int, int, int], Rows] = {}
-        self._committed: dict[tuple[int, int, int], int] = {}
+        self._staged: dict[_Token, Rows] = {}
+        self._committed: dict[_Token, int] = {}
         self.last_epoch = 0
 
     @property
@@ -248,17 +252,17 @@ class RecordingSink(Sink[Any]):
         """Everything committed, task by task."""
         return [row for token in sorted(self._committed) for row in self._staged[token]]
 
-    def stage(self, task: int, epoch: int, rows: Rows) -> tuple[int, int, int]:
+    def stage(self, task: int, epoch: int, rows: Rows) -> _Token:
         """Keep rows that may be committed, under a name that no other attempt has."""
         token = (task, epoch, len(self._staged))
         self._staged[token] = rows
         return token
 
-    def open(self, job: str, task: int) -> SinkWriter[Any]:  # noqa: ARG002 - one job
+    def open(self, job: str, task: int) -> SinkWriter[Row]:  # noqa: ARG002 - one job
         """Return a writer that remembers its rows."""
         return _RecordingWriter(self, task)
 
-    def commit(self, job: str, epoch: int, transactions: list[Any]) -> None:  # noqa: ARG002
+    def commit(self, job: str, epoch: int, transactions: list[_Token]) -> None:  # noqa: ARG002
         """Make sealed rows count, and note what must not be."""
         for token in map(tuple, transactions):
             if epoch < self.last_epoch and token not in self._committed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from errno import ENOSPC
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from millstream.ports import Done
 
@@ -137,14 +137,16 @@ class Deferred:
     rng: Random
     delay_ns_max: int
     disk: VirtualDisk
-    _pieces: list[tuple[int, Any, Callable[[], Any]]] = field(default_factory=list)
+    _pieces: list[tuple[int, object, Callable[[], object]]] = field(
+        default_factory=list
+    )
 
     @property
     def next_ns(self) -> int | None:
         """When the next piece ends."""
         return self._pieces[0][0] if self._pieces else None
 
-    def submit(self, tag: Any, work: Callable[[], Any]) -> None:
+    def submit(self, tag: object, work: Callable[[], object]) -> None:
         """Run the piece after those before it."""
         before = [due for due, _, _ in self._pieces[-1:]]
         begin_ns = max([self.clock.now_ns, self.disk.slow_until_ns, *before])
@@ -173,7 +175,7 @@ class Deferred:
         return late
 
 
-def _run(tag: Any, work: Callable[[], Any]) -> Done:
+def _run(tag: object, work: Callable[[], object]) -> Done:
     try:
         return Done(tag, work())
     except Exception as error:  # noqa: BLE001 - handed to whoever polls

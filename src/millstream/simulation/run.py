@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.connectors.iterable import ParallelSource
 from millstream.errors import OperatorError, UsageError
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from millstream.config import Config
     from millstream.runtime.deployment import Deployment
     from millstream.simulation.options import FaultLevel, SwarmOptions
+    from millstream.values import Rows
 
 __all__ = ["SeedOutcome", "SimulationReport", "Simulator"]
 
-Rows = list[Any]
 
 _SHOWN_LINES = 15
 

@@ -38,6 +38,7 @@ from millstream.protocol.messages import (
     to_wire,
 )
 from millstream.protocol.metrics import OutputMetrics, RoundMetrics, TaskMetrics
+from millstream.protocol.shapes import unmaker
 
 BARRIER = Barrier(Epoch(7), Epoch(5), (Order.SNAPSHOT, Order.PAUSE))
 FILE = ("epochs/7/a.state", 10, "ab" * 32, ("count",))
@@ -55,7 +56,7 @@ FULL = TaskMetrics(
     splits=(("part-0", -5),),
     rounds=RoundMetrics(3, 2, (0.5, "Model")),
 )
-FULL_PROGRESS = Progress(1, 1, (FULL,))
+FULL_TASK = unmaker(TaskMetrics)(FULL)
 
 MESSAGES: list[Message] = [
     Register(1, "host", 7001, 42),
@@ -122,8 +123,8 @@ def test_every_kind_of_message_is_tried_here() -> None:
         ([13, 2, [7, 5, "snapshot"]], "OpenEpoch.barrier cannot be a tuple"),
         ([13, 2, [7, 9, []]], "an epoch, an earlier epoch and orders"),
         ([3, 1, 1, [[0, 0]], 0], "Progress.tasks cannot be a tuple"),
-        ([3, 1, 1, [[*to_wire(FULL_PROGRESS)[3][0], 0]], 0], "Progress.tasks"),
-        ([3, 1, 1, [["a", *to_wire(FULL_PROGRESS)[3][0][1:]]], 0], "Progress.tasks"),
+        ([3, 1, 1, [[*FULL_TASK, 0]], 0], "Progress.tasks"),
+        ([3, 1, 1, [["a", *FULL_TASK[1:]]], 0], "Progress.tasks"),
         ([13, 2, [7, 5, ["dance"]]], "an order that this version does not know"),
     ],
 )

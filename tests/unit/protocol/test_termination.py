@@ -137,6 +137,7 @@ class LoopModel:
 
     def _decide(self) -> None:
         for told in self.looks.hear(self.to_decider.popleft()):
+            assert isinstance(told, Decision)
             assert told.value.watermark.time >= self.last_told
             self.last_told = told.value.watermark.time
             for head in self.heads:
