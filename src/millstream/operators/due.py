@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import heapq
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from millstream.values import Key
 
 __all__ = ["DueKeys", "chunks"]
 
@@ -38,9 +40,9 @@ class DueKeys:
 
     def __init__(self) -> None:
         #: When each key is due; to be read only.
-        self.time_of: dict[Any, int] = {}
+        self.time_of: dict[Key, int] = {}
         #: Keys by time; stale where `time_of` says otherwise.
-        self._keys_at: dict[int, list[Any]] = {}
+        self._keys_at: dict[int, list[Key]] = {}
         #: Those times, as a heap.
         self._times: list[int] = []
         #: How many keys there are in `_keys_at`, stale ones included.
@@ -64,7 +66,7 @@ class DueKeys:
             del self._keys_at[time]
         return None
 
-    def add(self, key: Any, time: int) -> None:
+    def add(self, key: Key, time: int) -> None:
         """Let a key be due at a time, if it is not due before."""
         known = self.time_of.get(key)
         if known is not None and known <= time:
@@ -80,7 +82,7 @@ class DueKeys:
         if self._noted > 2 * len(self.time_of) + _STALE_MIN:
             self._note_anew()
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[Key]:
         """Return the keys of the earliest time, which are no longer due."""
         if self.first is None:
             return []
@@ -93,7 +95,7 @@ class DueKeys:
                 keys.append(key)
         return keys
 
-    def taken(self, last: int) -> Iterator[tuple[int, list[Any]]]:
+    def taken(self, last: int) -> Iterator[tuple[int, list[Key]]]:
         """Yield the times up to `last` with the keys due then, which are no longer due.
 
         Keys may be added meanwhile.
@@ -116,7 +118,7 @@ class DueKeys:
             self.add(key, time)
 
 
-def chunks(keys: Iterable[Any], count: int = 1024) -> Iterator[list[Any]]:
+def chunks(keys: Iterable[Key], count: int = 1024) -> Iterator[list[Key]]:
     """Yield keys some at a time."""
     waiting = iter(keys)
     while chunk := list(islice(waiting, count)):

@@ -13,7 +13,7 @@ import traceback
 from dataclasses import dataclass
 from operator import length_hint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError
 from millstream.operators.rows.fuse import GENERATED, RunsFused
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from millstream.operators.base import Operator
     from millstream.plan.logical import Node
-    from millstream.values import Batch
+    from millstream.values import Batch, Row, Value
 
 __all__ = [
     "Blame",
@@ -127,7 +127,7 @@ def _advice(error: BaseException, node: Node) -> str:
     return _UNKEY if any(words in str(error) for words in _OF_A_PAIR) else ""
 
 
-def _text(rows: Any, index: int, operator: Operator) -> str:
+def _text(rows: Batch, index: int, operator: Operator) -> str:
     """Return the row as text; behind a key, what functions get and the key apart."""
     row, first = _as_known(rows, index, operator), operator.nodes[0]
     has_key = first.takes_pairs or isinstance(first.spec, _BY_KEY)
@@ -177,7 +177,7 @@ def _refused_key(frames: list[TracebackType]) -> tuple[int, int] | None:
     return None
 
 
-def _as_known(rows: Any, index: int, operator: Operator) -> Any:
+def _as_known(rows: Batch, index: int, operator: Operator) -> Row:
     """Return a row as users know it, without its timestamp."""
     first = operator.nodes[0]
     if isinstance(rows, list):
@@ -242,7 +242,7 @@ def _candidates(frames: list[TracebackType], operator: Operator) -> tuple[Node, 
     return operator.nodes[-1:]
 
 
-def _failing(nodes: tuple[Node, ...], row: Any) -> Node:
+def _failing(nodes: tuple[Node, ...], row: Row) -> Node:
     """Find the one that raised, by trying again; several are all written in C."""
     values = [row]
     for node in nodes[:-1]:
@@ -253,7 +253,7 @@ def _failing(nodes: tuple[Node, ...], row: Any) -> Node:
     return nodes[-1]
 
 
-def _values_after(node: Node, values: list[Any]) -> list[Any]:
+def _values_after(node: Node, values: list[Value]) -> list[Value]:
     spec = node.spec
     made = values
     if not isinstance(spec, Flatten):
@@ -285,7 +285,7 @@ def _is_library(file: str) -> bool:
     return file.startswith((_OWN_FILES, "<frozen "))
 
 
-def _shortened(row: Any) -> str:
+def _shortened(row: Row) -> str:
     try:
         text = repr(row)
     except Exception as error:  # noqa: BLE001 - a user's __repr__ may raise anything

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from millstream.values import Rows, Value
+    from millstream.values import Batch, Value
 
 __all__ = [
     "DECIDER",
@@ -201,7 +201,7 @@ class Iteration:
     reduce: Callable[..., Value] | None = None
     until: Callable[[Value], object] | None = None
     initial: Value = None
-    update: Callable[[Value, Rows], Value] | None = None
+    update: Callable[[Value, Batch], Value] | None = None
     state: RoundState[Value] | None = None
     improve: Callable[[Value, Value], Value | None] | None = None
     keys: tuple[str, ...] = ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import polars as pl
 
 from millstream.columns.compiled_table import StateTable
 from millstream.operators.base import OneInputOperator, TickingOperator
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.settings import StateSettings
+    from millstream.values import Batch
 
 __all__ = ["FrameAggregateOperator", "FrameCombineOperator", "FrameCombiner"]
 
@@ -38,11 +41,11 @@ class FrameCombiner(OneInputOperator, TickingOperator):
         if self._held_ms is not None and self.tick_at_ms is None:
             self.tick_at_ms = self._clock.wall_ms() + self._held_ms
 
-    def tick(self, now_ms: int) -> Iterator[Any]:  # noqa: ARG002 - it is time
+    def tick(self, now_ms: int) -> Iterator[Batch]:  # noqa: ARG002 - it is time
         """Send on what is held."""
         self.tick_at_ms = None
-        held: Any = self.flush()
-        if len(held) > 0:
+        held = self.flush()
+        if isinstance(held, pl.DataFrame):
             yield from held.iter_slices(_FINISH_ROWS)
 
 
@@ -57,17 +60,17 @@ class FrameCombineOperator(FrameCombiner):
         self._keys_max = config.combine_keys_max
         self._table = StateTable(self._aggregation, self._keys_max)
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> Batch:
         self._table.add_rows(rows)
         self.note_held()
         return self.flush() if self._table.merged_rows >= self._keys_max else []
 
-    def flush(self) -> Any:
+    def flush(self) -> Batch:
         parts = self._table.merged()
         self._table = StateTable(self._aggregation, self._keys_max)
         return [] if parts is None else parts
 
-    def finish(self) -> Iterable[Any]:
+    def finish(self) -> Iterable[Batch]:
         parts = self._table.merged()
         return () if parts is None else parts.iter_slices(_FINISH_ROWS)
 
@@ -94,14 +97,14 @@ class FrameAggregateOperator(OneInputOperator):
             keys, count = spec.aggregation.keys, settings.shard_count
             self.state = self._frame_state = FrameState(self.table, keys, count)
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> Batch:
         if self._is_combined:
             self.table.add(rows)
         else:
             self.table.add_rows(rows)
         return []
 
-    def finish(self) -> Iterator[Any]:
+    def finish(self) -> Iterator[Batch]:
         result = self.table.finished()
         if result is not None:
             yield from result.iter_slices(_FINISH_ROWS)

@@ -13,7 +13,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -21,9 +21,10 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from polars.datatypes import DataType
+    from polars.datatypes import DataType, DataTypeClass
 
     from millstream.operators.base import Rows
+    from millstream.values import Row, Value
 
 __all__ = ["frame_of_rows"]
 
@@ -66,7 +67,9 @@ def _raise_first(rows: Rows, schema: pl.Schema) -> None:
             raise TypeError(msg)
 
 
-def _problems(rows: Rows, schema: Mapping[str, Any]) -> Iterator[str]:
+def _problems(
+    rows: Rows, schema: Mapping[str, DataType | DataTypeClass]
+) -> Iterator[str]:
     """Yield what does not fit, to follow the words "the row"."""
     kinds = set(map(type, rows))
     names = list(schema)
@@ -88,10 +91,10 @@ def _problems(rows: Rows, schema: Mapping[str, Any]) -> Iterator[str]:
     for (name, dtype), values in zip(
         schema.items(), _columns(rows, names), strict=True
     ):
-        yield from _misfits(values, dtype, f"column {name!r}")
+        yield from _misfits(values, _instance(dtype), f"column {name!r}")
 
 
-def _misfits(values: list[Any], dtype: DataType, where: str) -> Iterator[str]:
+def _misfits(values: list[Value], dtype: DataType, where: str) -> Iterator[str]:
     """Yield what is wrong with the values of a column, or of a field of it."""
     kinds = set(map(type, values)) - {type(None)}
     takes = _taken(dtype)
@@ -126,7 +129,7 @@ def _taken(dtype: DataType) -> Callable[[type], bool] | None:
     return None
 
 
-_TYPES: dict[Any, tuple[type, ...]] = {
+_TYPES: dict[type[DataType], tuple[type, ...]] = {
     pl.String: (str,),
     pl.Categorical: (str,),
     pl.Enum: (str,),
@@ -142,7 +145,7 @@ _TYPES: dict[Any, tuple[type, ...]] = {
 }
 
 
-def _columns(rows: Rows, names: list[str]) -> Iterator[list[Any]]:
+def _columns(rows: Rows, names: list[str]) -> Iterator[list[Value]]:
     """Yield the values of each column; what a dict has not is null."""
     if not rows or _is_tuple(type(rows[0])):
         yield from (list(map(itemgetter(i), rows)) for i in range(len(names)))
@@ -163,11 +166,11 @@ def _is_tuple(kind: type) -> bool:
     return issubclass(kind, tuple | list)
 
 
-def _keys(row: Any) -> Iterable[Any]:
+def _keys(row: Row) -> Iterable[str]:
     return row if isinstance(row, Mapping) else _as_dict(row)
 
 
-def _as_dict(row: Any) -> dict[str, Any]:
+def _as_dict(row: Row) -> dict[str, Value]:
     if isinstance(row, Mapping):
         return dict(row)
     return {field.name: getattr(row, field.name) for field in fields(row)}
@@ -177,6 +180,6 @@ def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _instance(dtype: Any) -> DataType:
+def _instance(dtype: DataType | DataTypeClass) -> DataType:
     made: DataType = dtype() if isinstance(dtype, type) else dtype
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from millstream.plan.logical import Node
+    from millstream.values import Batch
 
 __all__ = ["FrameSortOperator"]
 
@@ -68,7 +69,7 @@ class FrameSortOperator(OneInputOperator):
             raise SnapshotError(msg)
         return frame.select(name for name in now if name in frame.columns)
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> Batch:
         self._hold(rows)
         if self._limit is not None and self._row_count > 2 * self._limit + _BATCH_ROWS:
             self._hold(self._in_order())
@@ -76,7 +77,7 @@ class FrameSortOperator(OneInputOperator):
             self._runs.add(self._in_order())
         return []
 
-    def finish(self) -> Iterator[Any]:
+    def finish(self) -> Iterator[Batch]:
         left = self._limit
         for rows in self._all_in_order():
             taken = rows if left is None else rows.head(left)

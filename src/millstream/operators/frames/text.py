@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from millstream.operators.frames.text_split import Cutter
     from millstream.plan.logical import Node
     from millstream.ports import Clock
+    from millstream.values import Batch
 
 __all__ = ["CountTokensOperator", "SplitTextOperator", "can_count_pieces"]
 
@@ -41,7 +42,7 @@ class SplitTextOperator(OneInputOperator):
         self._cutter = _cutter(nodes)
         self._is_timed = nodes[0].takes_times
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> pl.DataFrame:
         if self._is_timed:
             found = located_tokens(rows[self._cutter.column], self._cutter.kind)
             times = rows.select(HIDDEN)[found.rows]
@@ -97,7 +98,7 @@ class CountTokensOperator(FrameCombiner):
         self._combined = FrameCombineOperator(nodes[-1:], config, clock)
         self._counts: TokenCounts | None = None
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> Batch:
         cutter, kernels = self._cutter, ready_kernels()
         self.note_held()
         if kernels is None:
@@ -110,28 +111,28 @@ class CountTokensOperator(FrameCombiner):
             return self.flush() if others is None else self._joined(others)
         return [] if others is None else self._combine(others)
 
-    def _combine(self, pieces: pl.DataFrame) -> Any:
+    def _combine(self, pieces: pl.DataFrame) -> Batch:
         return self._combined.process(pieces) if len(pieces) > 0 else []
 
-    def _joined(self, pieces: pl.DataFrame) -> Any:
+    def _joined(self, pieces: pl.DataFrame) -> Batch:
         """Take pieces and give up all that is held."""
         sent = self._combine(pieces)
         held = self.flush()
-        parts = [part for part in (sent, held) if len(part) > 0]
+        parts = [part for part in (sent, held) if isinstance(part, pl.DataFrame)]
         return pl.concat(parts) if parts else []
 
-    def flush(self) -> Any:
+    def flush(self) -> Batch:
         parts = list(self._held())
         return pl.concat(parts) if parts else []
 
-    def finish(self) -> Iterator[Any]:
+    def finish(self) -> Iterator[Batch]:
         for parts in self._held():
             yield from parts.iter_slices(_FINISH_ROWS)
 
     def _held(self) -> Iterator[pl.DataFrame]:
         """Give up all that is held, in the form that the combiner gives it."""
         before = self._combined.flush()
-        if len(before) > 0:
+        if isinstance(before, pl.DataFrame):
             yield before
         if self._counts is None or len(self._counts) == 0:
             return

@@ -11,7 +11,7 @@ Nothing here knows what is done with the pieces.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
@@ -108,7 +108,7 @@ class ExpressionCutter:
         return text.filter(is_plain), self._queried(rows.filter(~is_plain))
 
     def _queried(self, rows: pl.DataFrame) -> pl.DataFrame:
-        query: Any = rows.lazy()
+        query = rows.lazy()
         for function in self._functions:
             query = function(query)
         result: pl.DataFrame = query.collect()

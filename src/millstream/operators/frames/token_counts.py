@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -120,7 +120,7 @@ class TokenCounts:
         """Count the tokens of a `String` series; null has none."""
         if text.is_empty():
             return
-        array: Any = text.to_arrow(compat_level=pl.CompatLevel.newest())
+        array = text.to_arrow(compat_level=pl.CompatLevel.newest())
         strings = Strings.of(array)
         found = np.zeros(3, dtype=np.int64)
         if self._is_stretch(array, strings, found):
@@ -153,7 +153,7 @@ class TokenCounts:
         return Counted(pl.concat([tokens, others]), np.concatenate([counts, numbers]))
 
     def _is_stretch(
-        self, array: Any, strings: Strings, found: NDArray[np.int64]
+        self, array: pa.Array, strings: Strings, found: NDArray[np.int64]
     ) -> bool:
         """Whether all rows but some short ones at the start are one text in memory."""
         if not self._ends_with_lines or array.null_count or len(strings.buffers) != 1:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -24,8 +24,9 @@ from millstream.columns.kernels.native import NO_NULLS, Strings
 from millstream.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
+    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -112,7 +113,7 @@ class LocatedRows:
     starts: NDArray[np.uint64]
     lengths: Integers
     #: What owns the memory.
-    owner: Any
+    owner: pa.Array
 
 
 def tokens(
@@ -372,9 +373,11 @@ def _split_by_polars(text: pl.Series, kind: TokenClass | AsciiClass) -> LocatedT
 
 
 def _merged(
-    plain: LocatedTokens, foreign: list[Any], kind: TokenClass | AsciiClass
+    plain: LocatedTokens,
+    foreign: Sequence[tuple[Any, ...]],
+    kind: TokenClass | AsciiClass,
 ) -> LocatedTokens:
-    """Put the tokens of foreign rows between those of the others."""
+    """Put the tokens of foreign rows, by their numbers, between those of the others."""
     if not foreign:
         return plain
     assert isinstance(kind, TokenClass), "a class of ASCII was given other text"
@@ -388,7 +391,7 @@ def _merged(
     return LocatedTokens(everything.gather(order), merged[order])
 
 
-def _series(array: Any) -> pl.Series:
+def _series(array: pa.Array) -> pl.Series:
     series = pl.from_arrow(array)
     assert isinstance(series, pl.Series)
     return series

@@ -6,7 +6,7 @@ runs it as a whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -44,7 +44,7 @@ class FrameTransformOperator(OneInputOperator):
             node.spec.function for node in nodes if isinstance(node.spec, Transform)
         ]
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> pl.DataFrame:
         query: pl.LazyFrame = rows.lazy()
         for function in self._functions:
             query = function(query)
@@ -56,7 +56,7 @@ class FrameMapOperator(OneInputOperator):
 
     is_guarded = True
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> pl.DataFrame:
         if not self.nodes[0].takes_times:
             return self._mapped(rows)
         result = self._mapped(rows.drop(HIDDEN))
@@ -91,7 +91,7 @@ class FrameMapOperator(OneInputOperator):
 class FrameToRowsOperator(OneInputOperator):
     """Every row of a frame as a dict."""
 
-    def process(self, rows: Any) -> Rows:
+    def process(self, rows: pl.DataFrame) -> Rows:
         if self.nodes[0].takes_times:
             return timed_rows(rows)
         dicts: Rows = rows.to_dicts()
@@ -105,7 +105,7 @@ class FrameCollectOperator(OneInputOperator):
         super().__init__(nodes)
         self._emit = emit
 
-    def process(self, rows: Any) -> Rows:
+    def process(self, rows: pl.DataFrame) -> Rows:
         for piece in rows.iter_slices(_EMIT_ROWS):
             self._emit([piece])
         return []
@@ -116,7 +116,7 @@ class RowsToFrameOperator(OneInputOperator):
 
     is_guarded = True
 
-    def process(self, rows: Rows) -> Any:
+    def process(self, rows: Rows) -> pl.DataFrame:
         if not self.nodes[0].takes_times:
             return self._frame(rows)
         return timed_frame(rows, self._frame([value for _, value in rows]))

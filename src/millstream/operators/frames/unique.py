@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -36,7 +36,7 @@ class FrameDistinctOperator(OneInputOperator):
             state = FrameState(self._seen, spec.keys, settings.shard_count)
             self.state = self._frame_state = state
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> pl.DataFrame:
         firsts = rows.unique(self._seen.keys, keep="first", maintain_order=True)
         return firsts.filter(pl.Series(self._seen.add(firsts)))
 

@@ -8,7 +8,7 @@ and with it the right side itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from millstream.plan.logical import Node
+    from millstream.values import Batch
 
     _Sides = tuple[int, list[pl.DataFrame], list[pl.DataFrame]]
     """Index of a task, the right side, and the left rows that waited there."""
@@ -89,7 +90,7 @@ class FrameHashJoinOperator(TwoInputOperator, EarlyEndingOperator):
         is_empty = self._right is not None and not self._right_rows
         return is_empty and self._spec.how in ("inner", "semi")
 
-    def process(self, rows: Any, port: int) -> Any:
+    def process(self, rows: pl.DataFrame, port: int) -> Batch:
         if port == _RIGHT:
             self._take_right(rows)
             return []
@@ -103,7 +104,7 @@ class FrameHashJoinOperator(TwoInputOperator, EarlyEndingOperator):
             self._right = _RightSide(pl.concat(self._parts), self._spec)
             self._parts = []
 
-    def finish(self) -> Iterator[Any]:
+    def finish(self) -> Iterator[Batch]:
         self.on_input_end(_RIGHT)
         assert self._right is not None
         while self._waiting:
@@ -149,7 +150,7 @@ class FrameStaticJoinOperator(OneInputOperator):
         assert isinstance(spec, JoinStatic)
         self._right = _RightSide(spec.right, spec.join)
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> pl.DataFrame:
         return self._right.joined(rows)
 
 

@@ -12,7 +12,7 @@ that watermark.  It does not meet those even where they are still there.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.joins.base import (
     TimedJoinOperator,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
     from millstream.state.table import Table
+    from millstream.values import Key, Pair, Row, Value
 
 __all__ = ["IntervalJoinOperator"]
 
@@ -56,7 +57,7 @@ class IntervalJoinOperator(TimedJoinOperator):
             if time + upper <= origin_watermark(time):
                 self.leave_out(key, value, time)
                 continue
-            entry: tuple[list[Any], list[Any]] | None = entries.get(key)
+            entry: tuple[Rows, Rows] | None = entries.get(key)
             if entry is None:
                 entry = entries[key] = ([], [])
             row = [time, value, False]
@@ -72,7 +73,7 @@ class IntervalJoinOperator(TimedJoinOperator):
                 self.due.add(key, time + upper)
         return result
 
-    def _meet(self, key: Any, pair: tuple[Any, Any], result: Rows) -> None:
+    def _meet(self, key: Key, pair: Pair, result: Rows) -> None:
         """Join two rows unless one of them was too late for the other."""
         left, right = pair
         (lower, upper) = self._reach[LEFT]
@@ -91,7 +92,7 @@ class IntervalJoinOperator(TimedJoinOperator):
             result.append(self._alone(key, left, LEFT))
         left[_IS_MATCHED] = right[_IS_MATCHED] = True
 
-    def _alone(self, key: Any, row: Any, side: int) -> Any:
+    def _alone(self, key: Key, row: Row, side: int) -> Pair:
         """Return what comes out of one row, at the time at which its fate is certain."""
         time = int(row[0]) + max(0, self._reach[side][1])
         if not self._makes_pairs:
@@ -99,7 +100,7 @@ class IntervalJoinOperator(TimedJoinOperator):
         pair = (row[_VALUE], None) if side == LEFT else (None, row[_VALUE])
         return key, (time, pair)
 
-    def settle(self, keys: list[Any], time: int) -> Rows:
+    def settle(self, keys: list[Key], time: int) -> Rows:
         entries = self.entries_of(keys)
         result: Rows = []
         for key in keys:
@@ -128,7 +129,7 @@ class IntervalJoinOperator(TimedJoinOperator):
             for key, entry in entries:
                 self._note_due(key, entry)
 
-    def _note_due(self, key: Any, entry: Any) -> None:
+    def _note_due(self, key: Key, entry: Value) -> None:
         for side in (LEFT, RIGHT):
             if entry[side]:
                 self.due.add(key, int(entry[side][0][0]) + self._reach[side][1])

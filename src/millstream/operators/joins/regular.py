@@ -15,12 +15,18 @@ from millstream.operators.joins.base import CHUNK_KEYS, KeyedJoinOperator, later
 from millstream.plan.joins import LEFT, RIGHT, How, Join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.table import Table
+    from millstream.values import Entries, Key, Pair, TimedRow
+
+    Kept = list[Any]
+    """A value, when it goes, and whether it has met another."""
+
+    Entry = tuple[list[Kept], list[Kept]]
 
 __all__ = ["HashJoinOperator"]
 
@@ -72,9 +78,7 @@ class HashJoinOperator(KeyedJoinOperator, TickingOperator):
                 self._due.add(key, expires_ms)
         return result
 
-    def _meet(
-        self, key: Any, entry: Any, port: int, row: list[Any], result: Rows
-    ) -> None:
+    def _meet(self, key: Key, entry: Entry, port: int, row: Kept, result: Rows) -> None:
         """Pair a row with all of the other side."""
         value, partners = row[_VALUE], entry[1 - port]
         if self._is_timed:
@@ -90,7 +94,7 @@ class HashJoinOperator(KeyedJoinOperator, TickingOperator):
         entry[port].append(row)
 
     def _meet_once(
-        self, key: Any, entry: Any, port: int, row: list[Any], result: Rows
+        self, key: Key, entry: Entry, port: int, row: Kept, result: Rows
     ) -> None:
         """Let left rows out, or drop them, as soon as there is a right row."""
         is_semi = self._how is How.SEMI
@@ -118,9 +122,7 @@ class HashJoinOperator(KeyedJoinOperator, TickingOperator):
                 if result:
                     yield result
 
-    def _expire(
-        self, key: Any, entries: dict[Any, Any], now_ms: int, result: Rows
-    ) -> None:
+    def _expire(self, key: Key, entries: Entries, now_ms: int, result: Rows) -> None:
         entry = entries[key]
         for side in (LEFT, RIGHT):
             rows = entry[side]
@@ -133,12 +135,12 @@ class HashJoinOperator(KeyedJoinOperator, TickingOperator):
         else:
             del entries[key]
 
-    def _wait(self, key: Any, entry: Any) -> None:
+    def _wait(self, key: Key, entry: Entry) -> None:
         """Let a key be due when the first of its rows expires."""
         for row in (*entry[LEFT], *entry[RIGHT]):
             self._due.add(key, row[_EXPIRES_MS])
 
-    def _alone(self, key: Any, side: int, rows: list[Any]) -> Rows:
+    def _alone(self, key: Key, side: int, rows: list[Kept]) -> Rows:
         """Return what comes out of rows of which some have met no other."""
         if not self._how.pads(side):
             return []
@@ -165,7 +167,7 @@ class HashJoinOperator(KeyedJoinOperator, TickingOperator):
         if self._how.pads_left or self._how.pads_right:
             self._change(self._mark_said)
 
-    def _mark_said(self, entry: Any) -> None:
+    def _mark_said(self, entry: Entry) -> None:
         if self._how is How.ANTI:
             entry[LEFT].clear()
         for row in (*entry[LEFT], *entry[RIGHT]):
@@ -174,7 +176,7 @@ class HashJoinOperator(KeyedJoinOperator, TickingOperator):
     def reset(self, ended: frozenset[int]) -> None:
         """Forget the rows of the round; sides that came once, for all rounds, stay."""
 
-        def forget(entry: Any) -> None:
+        def forget(entry: Entry) -> None:
             for side in (LEFT, RIGHT):
                 if side not in ended:
                     entry[side].clear()
@@ -196,7 +198,7 @@ class HashJoinOperator(KeyedJoinOperator, TickingOperator):
     def begin_anew(self) -> None:
         self._due.clear()
 
-    def _change(self, change: Any) -> None:
+    def _change(self, change: Callable[[Entry], None]) -> None:
         """Change all entries in place, and let the next snapshot know."""
         keys = [key for entries in self.batches() for key, _ in entries]
         for some in chunks(keys):
@@ -215,7 +217,7 @@ class HashJoinOperator(KeyedJoinOperator, TickingOperator):
                     self._wait(key, entry)
 
 
-def _timed_pair(key: Any, port: int, own: Any, other: Any) -> Any:
+def _timed_pair(key: Key, port: int, own: TimedRow, other: TimedRow) -> Pair:
     (time, value), (other_time, other_value) = own, other
     pair = (value, other_value) if port == LEFT else (other_value, value)
     return key, (later(time, other_time), pair)

@@ -8,7 +8,7 @@ the left rows of one former task go to one task.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.joins.base import time_of
 from millstream.plan.joins import LEFT, RIGHT
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import Epoch
     from millstream.state.base import Capture, Segment, ShardRange
     from millstream.state.table import Table
+    from millstream.values import Entries, Key, Rows
 
 __all__ = ["KeyedSides", "Sides", "WholeSides"]
 
@@ -29,25 +30,25 @@ class KeyedSides:
 
     def __init__(self, table: Table) -> None:
         self.table = self.state = table
-        self._entries: dict[Any, Any] = {}
+        self._entries: Entries = {}
 
-    def open(self, keys: Iterable[Any]) -> None:
+    def open(self, keys: Iterable[Key]) -> None:
         """Let the rows of these keys be read and changed, until the next call."""
         self._entries = self.table.touch(keys)
 
-    def get(self, key: Any) -> tuple[list[Any], list[Any]]:
+    def get(self, key: Key) -> tuple[Rows, Rows]:
         """Return the rows of an open key."""
-        entry: tuple[list[Any], list[Any]] | None = self._entries.get(key)
+        entry: tuple[Rows, Rows] | None = self._entries.get(key)
         return ([], []) if entry is None else entry
 
-    def put(self, key: Any, left: list[Any], right: list[Any]) -> None:
+    def put(self, key: Key, left: Rows, right: Rows) -> None:
         """Set the rows of an open key."""
         if left or right:
             self._entries[key] = (left, right)
         else:
             self._entries.pop(key, None)
 
-    def items(self) -> Iterator[tuple[Any, list[Any], list[Any]]]:
+    def items(self) -> Iterator[tuple[Key, Rows, Rows]]:
         """Yield all keys, each with rows of either side."""
         for key, (left, right) in self.table.items():
             yield key, left, right
@@ -73,21 +74,21 @@ class WholeSides:
         self.state = self
         self._task = task
         self._task_count = task_count
-        self._entries: dict[Any, Any] = {}
+        self._entries: Entries = {}
 
-    def open(self, keys: Iterable[Any]) -> None:
+    def open(self, keys: Iterable[Key]) -> None:
         """Let the rows of these keys be read and changed, until the next call."""
         self._entries = self.table.touch(
             [(kind, self._task, key) for key in keys for kind in (LEFT, RIGHT)]
         )
 
-    def get(self, key: Any) -> tuple[list[Any], list[Any]]:
+    def get(self, key: Key) -> tuple[Rows, Rows]:
         """Return the rows of an open key."""
         left = self._entries.get((LEFT, self._task, key))
         right = self._entries.get((RIGHT, self._task, key))
         return ([] if left is None else left), ([] if right is None else right)
 
-    def put(self, key: Any, left: list[Any], right: list[Any]) -> None:
+    def put(self, key: Key, left: Rows, right: Rows) -> None:
         """Set the rows of an open key."""
         for kind, rows in ((LEFT, left), (RIGHT, right)):
             if rows:
@@ -95,7 +96,7 @@ class WholeSides:
             else:
                 self._entries.pop((kind, self._task, key), None)
 
-    def items(self) -> Iterator[tuple[Any, list[Any], list[Any]]]:
+    def items(self) -> Iterator[tuple[Key, Rows, Rows]]:
         """Yield all keys, those with both sides twice."""
         for (kind, _, key), rows in self.table.items():
             yield (key, rows, []) if kind == LEFT else (key, [], rows)

@@ -6,7 +6,7 @@ who was quicker.  Where it does not end, a left row meets what has come before i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.base import Rows, TickingOperator, TwoInputOperator
 from millstream.operators.due import chunks
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
     from millstream.operators.joins.sides import Sides
     from millstream.plan.logical import Node
+    from millstream.values import Value
 
 __all__ = ["TableJoinOperator", "with_table_row"]
 
 _AT_ONCE = 0
 
 
-def with_table_row(how: How, value: Any, found: list[Any]) -> list[Any]:
+def with_table_row(how: How, value: Value, found: Rows) -> Rows:
     """Return what comes out of a left row; `found` is its right row, if there is one."""
     if how is How.SEMI or how is How.ANTI:
         return [value] if bool(found) == (how is How.SEMI) else []

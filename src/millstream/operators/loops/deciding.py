@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.base import OneInputOperator, Rows, TwoInputOperator
 from millstream.operators.loops.rounds import judge_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from millstream.plan.iteration import Iteration
     from millstream.plan.logical import Node
     from millstream.protocol.rounds import LoopDecider
+    from millstream.values import Batch, Value
 
 __all__ = ["CONTROL_PORT", "RoundDecider", "decider_of"]
 
@@ -75,7 +76,7 @@ class RoundDecider(TwoInputOperator):
         self._decider = Decider(head_count, *rounds, self._judged, has_open_sides=True)
         self._iteration = iteration
         self._judge = judge_of(iteration)
-        self._results: list[Any] = []
+        self._results: list[Batch] = []
         #: How far the iteration has come.
         self.rounds = RoundsSoFar()
         self.state = TaskState(self._kept, self._put)
@@ -93,7 +94,7 @@ class RoundDecider(TwoInputOperator):
         told = self._decider.end_round(self._joined(results))
         return [self._noted(told)]
 
-    def _joined(self, results: list[Any]) -> Any:
+    def _joined(self, results: list[Batch]) -> Batch:
         spec = self.nodes[0].spec
         assert isinstance(spec, Decide)
         if results or spec.schema is None:
@@ -102,7 +103,7 @@ class RoundDecider(TwoInputOperator):
 
         return pl.DataFrame(schema=spec.schema)
 
-    def _judged(self, value: Any, results: Any) -> tuple[Any, bool]:
+    def _judged(self, value: Value, results: Value) -> tuple[Value, bool]:
         made, is_enough = self._judge(value, results)
         show = self._iteration.show
         self.rounds.note(made if show is None else show(made), _HISTORY_MAX)
@@ -112,11 +113,11 @@ class RoundDecider(TwoInputOperator):
         self.rounds.round = self._decider.round
         return told
 
-    def _kept(self) -> tuple[Any, ...]:
+    def _kept(self) -> tuple[Value, ...]:
         decider = self._decider
         return decider.round, decider.value, decider.last, self.rounds
 
-    def _put(self, values: list[tuple[Any, ...]]) -> None:
+    def _put(self, values: list[tuple[Value, ...]]) -> None:
         decider = self._decider
         decider.round, decider.value, decider.last, rounds = values[0]
         self.rounds = rounds

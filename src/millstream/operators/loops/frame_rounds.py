@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from millstream.plan.iteration import Iteration
     from millstream.protocol.rounds import Decision
+    from millstream.values import Batch
 
 __all__ = ["FrameDeltaRound"]
 
@@ -33,22 +34,22 @@ class FrameDeltaRound(ReturningRound):
     def resume(self, number: int, begun: int) -> None:
         self._known.resume(number, begun)
 
-    def collect(self, batch: Any) -> None:
+    def collect(self, batch: pl.DataFrame) -> None:
         self._known.candidates.append(batch)
 
-    def begin(self, decision: Decision) -> Iterator[Any]:
+    def begin(self, decision: Decision) -> Iterator[Batch]:
         changed = self._known.changed()
         self._known.number = decision.number
         return iter(() if changed is None else changed.iter_slices(_BATCH_ROWS))
 
-    def take_back(self, batch: Any) -> None:
+    def take_back(self, batch: pl.DataFrame) -> None:
         self._known.candidates.append(batch)
 
     def part(self) -> RoundPart:
         changed = self._known.changed()
         return 0 if changed is None else changed.height, []
 
-    def result(self, decision: Decision) -> Iterator[Any]:
+    def result(self, decision: Decision) -> Iterator[Batch]:
         rows = self._known.taken()
         self._known.number = decision.number
         return iter(() if rows is None else rows.iter_slices(_BATCH_ROWS))

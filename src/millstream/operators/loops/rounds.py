@@ -11,21 +11,27 @@ from abc import ABC, abstractmethod
 from functools import reduce
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.iteration import Iteration, IterationKind
 from millstream.state.batches import joined
 from millstream.state.kept_batches import KeptBatches
+from millstream.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
     from millstream.config import Config
     from millstream.operators.build import TaskContext
     from millstream.protocol.rounds import Decision
     from millstream.state.base import State
     from millstream.state.table import Table
+    from millstream.values import Batch, Key
+
+    Judge = Callable[[Value, Value], tuple[Value, bool]]
+    """Returns the state of the next round, and whether there need be no other."""
 
 __all__ = [
     "ReturningRound",
@@ -38,7 +44,7 @@ __all__ = [
 _BATCH_ROWS = 1024
 _value_of = itemgetter(1)
 
-RoundPart = tuple[int, Any]
+RoundPart = tuple[int, Value]
 """How many rows a head has for the next round, and what they were reduced to."""
 
 
@@ -60,11 +66,11 @@ class Round(ABC):
         """
 
     @abstractmethod
-    def begin(self, decision: Decision) -> Iterator[Any]:
+    def begin(self, decision: Decision) -> Iterator[Batch]:
         """Yield the batches that the round begins with; nothing comes in meanwhile."""
 
     @abstractmethod
-    def result(self, decision: Decision) -> Iterator[Any]:
+    def result(self, decision: Decision) -> Iterator[Batch]:
         """Yield the result; afterwards it is empty again."""
 
 
@@ -91,15 +97,15 @@ class _IterateRound(ReturningRound):
         self._makes_frames = iteration.makes_frames
         self.state = self._rows = KeptBatches(memory_bytes)
         self._count = 0
-        self._reduced: list[Any] = []
+        self._reduced: list[Value] = []
 
-    def collect(self, batch: Any) -> None:
+    def collect(self, batch: Batch) -> None:
         self._rows.append(batch)
 
-    def begin(self, decision: Decision) -> Iterator[Any]:  # noqa: ARG002 - no state
+    def begin(self, decision: Decision) -> Iterator[Batch]:  # noqa: ARG002 - no state
         return (kept.load() for kept in self._rows.taken())
 
-    def take_back(self, batch: Any) -> None:
+    def take_back(self, batch: Batch) -> None:
         self._rows.append(batch)
         self._count += len(batch)
         if self._reduce is not None:
@@ -110,12 +116,12 @@ class _IterateRound(ReturningRound):
         self._count, self._reduced = 0, []
         return part
 
-    def result(self, decision: Decision) -> Iterator[Any]:
+    def result(self, decision: Decision) -> Iterator[Batch]:
         return self.begin(decision)
 
-    def _of_batch(self, batch: Any) -> Any:
+    def _of_batch(self, batch: Batch) -> Value:
         assert self._reduce is not None
-        if not self._makes_frames:
+        if isinstance(batch, list):
             values = map(_value_of, batch) if self._has_times else batch
             return reduce(self._reduce, values)
         made = self._reduce(batch.drop(HIDDEN) if self._has_times else batch)
@@ -127,7 +133,8 @@ class _IterateRound(ReturningRound):
             raise TypeError(msg)
         return made
 
-    def _merged(self, parts: list[Any]) -> Any:
+    def _merged(self, parts: list[Value]) -> Value:
+        assert self._reduce is not None
         return merged_parts(parts, self._reduce, makes_frames=self._makes_frames)
 
 
@@ -143,12 +150,12 @@ class _CycleRound(Round):
         self._shown = iteration.state
         self._index = index
         self._rows_max = config.frame_rows_max if iteration.makes_frames else 0
-        self._short: list[Any] = []
+        self._short: list[Batch] = []
         self._short_rows = 0
         self.state = self._rows = KeptBatches(config.loop_memory_bytes)
         self._rows.before_capture = self._put_together
 
-    def collect(self, batch: Any) -> None:
+    def collect(self, batch: Batch) -> None:
         if self._short_rows + len(batch) > self._rows_max:
             self._put_together()
         self._short.append(batch)
@@ -160,12 +167,12 @@ class _CycleRound(Round):
             self._rows.append(rows if isinstance(rows, list) else rows.rechunk())
         self._short, self._short_rows = [], 0
 
-    def begin(self, decision: Decision) -> Iterator[Any]:
+    def begin(self, decision: Decision) -> Iterator[Batch]:
         self._put_together()
         self._shown.begin(decision.number, decision.value)
         return iter(self._rows)
 
-    def result(self, decision: Decision) -> Iterator[Any]:
+    def result(self, decision: Decision) -> Iterator[Batch]:
         self._put_together()
         self._rows.clear()
         return iter([[decision.value]] if self._index == 0 else [])
@@ -183,7 +190,7 @@ class _DeltaRound(ReturningRound):
         self._improve = iteration.improve
         self.state = self._table = table
         self._number = 0
-        self._changed: dict[Any, None] = {}
+        self._changed: dict[Key, None] = {}
 
     def resume(self, number: int, begun: int) -> None:
         self._number = number
@@ -194,7 +201,7 @@ class _DeltaRound(ReturningRound):
         known = self._table.items()
         self._changed = {key: None for key, (_, when) in known if when == number}
 
-    def collect(self, batch: Any) -> None:
+    def collect(self, batch: Batch) -> None:
         improve, number, changed = self._improve, self._number, self._changed
         entries = self._table.touch([key for key, _ in batch])
         rows_iterator = iter(batch)
@@ -205,7 +212,7 @@ class _DeltaRound(ReturningRound):
                 entries[key] = (better, number)
                 changed[key] = None
 
-    def begin(self, decision: Decision) -> Iterator[Any]:
+    def begin(self, decision: Decision) -> Iterator[Batch]:
         changed, self._changed = list(self._changed), {}
         self._number = decision.number
         for start in range(0, len(changed), _BATCH_ROWS):
@@ -213,13 +220,13 @@ class _DeltaRound(ReturningRound):
             entries = self._table.peek(keys)
             yield [(key, entries[key][0]) for key in keys]
 
-    def take_back(self, batch: Any) -> None:
+    def take_back(self, batch: Batch) -> None:
         self.collect(batch)
 
     def part(self) -> RoundPart:
         return len(self._changed), []
 
-    def result(self, decision: Decision) -> Iterator[Any]:
+    def result(self, decision: Decision) -> Iterator[Batch]:
         self._changed, self._number = {}, decision.number
         rows = ((key, value) for key, (value, _) in self._table.items())
         while batch := list(islice(rows, _BATCH_ROWS)):
@@ -246,14 +253,16 @@ def round_of(
             return _DeltaRound(iteration, context.make_table())
 
 
-def merged_parts(parts: list[Any], function: Any, *, makes_frames: bool) -> Any:
+def merged_parts(
+    parts: list[Value], function: Callable[..., Value], *, makes_frames: bool
+) -> Value:
     """Return one reduction of several; `parts` has at least one."""
     if len(parts) == 1:
         return parts[0]
     return function(joined(parts)) if makes_frames else reduce(function, parts)
 
 
-def judge_of(iteration: Iteration) -> Any:
+def judge_of(iteration: Iteration) -> Judge:
     """Return what decides after a round; see `millstream.protocol.rounds.Decider`."""
     if iteration.kind is IterationKind.CYCLE:
         return _CycleJudge(iteration)
@@ -266,7 +275,7 @@ class _Judge:
     def __init__(self, iteration: Iteration) -> None:
         self._iteration = iteration
 
-    def __call__(self, value: Any, parts: list[RoundPart]) -> tuple[Any, bool]:
+    def __call__(self, value: Value, parts: list[RoundPart]) -> tuple[Value, bool]:
         del value
         iteration = self._iteration
         count = sum(count for count, _ in parts)
@@ -285,7 +294,7 @@ class _CycleJudge:
     def __init__(self, iteration: Iteration) -> None:
         self._iteration = iteration
 
-    def __call__(self, value: Any, results: Any) -> tuple[Any, bool]:
+    def __call__(self, value: Value, results: Batch) -> tuple[Value, bool]:
         iteration = self._iteration
         assert iteration.update is not None
         made = iteration.update(value, results)

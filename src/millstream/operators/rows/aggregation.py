@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial, reduce
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
 from millstream.operators.base import OneInputOperator, Rows, TickingOperator
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.table import Table
+    from millstream.values import Entries, Key, Value
 
 __all__ = [
     "AggregateOperator",
@@ -55,7 +56,7 @@ _TIMEOUT_NS = 250_000_000
 _key = itemgetter(0)
 
 
-def accumulate(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) -> None:
+def accumulate(parts: Entries, rows: Rows, aggregate: Aggregate) -> None:
     """Update the accumulator of each row's key with the row's value."""
     first, update = aggregate.first, aggregate.update
     rows_iterator = iter(rows)
@@ -66,7 +67,7 @@ def accumulate(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) -> None:
             parts[key] = first(value)
 
 
-def accumulate_sums(parts: dict[Any, Any], rows: Rows) -> None:
+def accumulate_sums(parts: Entries, rows: Rows) -> None:
     """Add each row's value to the sum of its key."""
     rows_iterator = iter(rows)
     for key, value in rows_iterator:
@@ -76,7 +77,7 @@ def accumulate_sums(parts: dict[Any, Any], rows: Rows) -> None:
             parts[key] = value
 
 
-def accumulate_parts(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) -> None:
+def accumulate_parts(parts: Entries, rows: Rows, aggregate: Aggregate) -> None:
     """Merge each row, a pair of key and accumulator, into the accumulators."""
     if aggregate.kind in ("count", "sum"):
         accumulate_sums(parts, rows)
@@ -99,7 +100,7 @@ class CombineOperator(OneInputOperator, TickingOperator):
         assert isinstance(spec, Combine)
         self._aggregate = spec.aggregate
         self._keys_max = config.combine_keys_max
-        self._parts: dict[Any, Any] = {}
+        self._parts: Entries = {}
         self._clock = clock
         held_ns = _HELD_TIMEOUTS * (config.buffer.timeout_ns or _TIMEOUT_NS)
         #: For how long rows may be held; None where nobody waits for them.
@@ -142,7 +143,7 @@ class CountCombineOperator(CombineOperator):
 
     def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
         super().__init__(nodes, config, clock)
-        counts: Counter[Any] = Counter()
+        counts: Counter[Key] = Counter()
         self.fused = fuse(nodes[:-1], take_keys=partial(_count, counts))
         self._count = self.fused.function
         self._parts = counts
@@ -151,7 +152,7 @@ class CountCombineOperator(CombineOperator):
         self._count(rows)
 
 
-def _count(counts: Counter[Any], keys: Iterable[Any]) -> None:
+def _count(counts: Counter[Key], keys: Iterable[Key]) -> None:
     try:
         counts.update(keys)
     except TypeError:
@@ -204,7 +205,7 @@ class GlobalAggregateOperator(OneInputOperator):
         self._aggregate = spec.aggregate
         self._is_last = isinstance(spec, AggregateAll)
         self._is_combined = isinstance(spec, AggregateAll) and spec.is_combined
-        self._part: Any = MISSING
+        self._part: Value = MISSING
         self.state = TaskState(lambda: self._part, self._put)
 
     def process(self, rows: Rows) -> Rows:
@@ -234,7 +235,7 @@ class GlobalAggregateOperator(OneInputOperator):
         """Forget the accumulator."""
         self._part = MISSING
 
-    def _put(self, values: list[Any]) -> None:
+    def _put(self, values: list[Value]) -> None:
         parts = [part for part in values if part is not MISSING]
         merge = self._aggregate.merge
         if merge is None and len(parts) > 1:

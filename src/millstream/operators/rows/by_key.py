@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.base import OneInputOperator, Operator, Rows
 from millstream.state.copies import own_copy
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.state.base import State
     from millstream.state.table import Table
+    from millstream.values import Entries, Key
 
 __all__ = ["KeyedEntries", "KeyedOperator", "kept_entries"]
 
@@ -39,12 +40,12 @@ class KeyedEntries(Operator):
         if self.keeps_keys:
             table.keep_keys()
 
-    def touched(self, rows: Rows) -> dict[Any, Any]:
+    def touched(self, rows: Rows) -> Entries:
         """Return the dict in which to read and change the entries of the rows' keys."""
         rows_iterator = iter(rows)
         return self.table.touch(map(_key, rows_iterator))
 
-    def entries_of(self, keys: Iterable[Any]) -> dict[Any, Any]:
+    def entries_of(self, keys: Iterable[Key]) -> Entries:
         """Return the dict in which to read and change the entries of these keys."""
         return self.table.touch(keys)
 
@@ -85,7 +86,7 @@ class KeyedOperator(KeyedEntries, OneInputOperator):
         self.forget_round()
 
 
-def kept_entries(entries: dict[Any, Any], rows: Rows) -> Callable[[], None]:
+def kept_entries(entries: Entries, rows: Rows) -> Callable[[], None]:
     """Return what puts the entries of the rows' keys back as they are now."""
     keys = set(map(_key, rows))
     before = {key: own_copy(entries[key]) for key in keys if key in entries}

@@ -6,7 +6,10 @@ key of a map when that entry does.  Nothing here knows clocks.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from millstream.operators.rows.timers import KeyState
 
 __all__ = ["expire", "expire_entries", "expiry_name", "next_expiry"]
 
@@ -27,7 +30,7 @@ def expiry_name(name: str) -> tuple[str, str]:
     return _TTL, name
 
 
-def expire(state: dict[Any, Any], now_ms: int) -> int | None:
+def expire(state: KeyState, now_ms: int) -> int | None:
     """Remove what has expired; return when the next value does, if any will."""
     for name in [n for n in state if type(n) is tuple and n[0] == _TTL]:
         kept = state[name]
@@ -39,14 +42,14 @@ def expire(state: dict[Any, Any], now_ms: int) -> int | None:
     return next_expiry(state)
 
 
-def next_expiry(state: dict[Any, Any]) -> int | None:
+def next_expiry(state: KeyState) -> int | None:
     """Return when the next value expires, if any will."""
     kept = [state[n] for n in state if type(n) is tuple and n[0] == _TTL]
     times = (min(each.values()) if isinstance(each, dict) else each for each in kept)
     return min(times, default=None)
 
 
-def expire_entries(state: dict[Any, Any], name: str, now_ms: int) -> None:
+def expire_entries(state: KeyState, name: str, now_ms: int) -> None:
     """Remove the entries of the map `name` that have expired."""
     expiries, values = state.get(expiry_name(name), {}), state.get(name, {})
     for key in [key for key, time in expiries.items() if time <= now_ms]:

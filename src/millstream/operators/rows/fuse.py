@@ -28,7 +28,7 @@ from __future__ import annotations
 import types
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, assert_never, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, assert_never, runtime_checkable
 
 from millstream.plan.nodes import (
     DropKey,
@@ -45,8 +45,10 @@ from millstream.plan.time import DropTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
     from millstream.plan.logical import Node
+    from millstream.values import Key, Row, Rows
 
 __all__ = ["GENERATED", "FusedFunction", "RunsFused", "fuse"]
 
@@ -65,7 +67,7 @@ _C_FUNCTIONS = (
 class FusedFunction:
     """A generated function over a batch, with what is needed to explain its errors."""
 
-    function: Callable[[list[Any]], Any]
+    function: Callable[[Rows], Rows]
     source: str
     nodes_of_line: dict[int, tuple[Node, ...]]
 
@@ -78,7 +80,7 @@ class RunsFused(Protocol):
 
 
 def fuse(
-    nodes: Sequence[Node], *, take_keys: Callable[[Iterable[Any]], None] | None = None
+    nodes: Sequence[Node], *, take_keys: Callable[[Iterable[Key]], None] | None = None
 ) -> FusedFunction:
     """Generate one function for `nodes`, all of which carry row operators.
 
@@ -108,7 +110,7 @@ class _Writer:
     """
 
     def __init__(self, *, has_key: bool, has_time: bool) -> None:
-        self._names: dict[str, Any] = {"chain_from_iterable": chain.from_iterable}
+        self._names: dict[str, object] = {"chain_from_iterable": chain.from_iterable}
         self._variables = 0
         self._source: list[_Line] = [_Line("rows_iterator")]
         #: The operators that work whenever a row is pulled out of `_source`.
@@ -166,7 +168,7 @@ class _Writer:
                 assert_never(spec)
 
     def finished(
-        self, take_keys: Callable[[Iterable[Any]], None] | None
+        self, take_keys: Callable[[Iterable[Key]], None] | None
     ) -> FusedFunction:
         if take_keys is not None:
             self._names["take_keys"] = take_keys
@@ -183,7 +185,7 @@ class _Writer:
             _Line(" )"),
         ]
         source = "\n".join(line.text for line in lines)
-        namespace = dict(self._names)
+        namespace: dict[str, Any] = dict(self._names)
         exec(compile(source, GENERATED, "exec"), namespace)  # noqa: S102 - our own text
         nodes_of_line = {
             number: line.nodes for number, line in enumerate(lines, 1) if line.nodes
@@ -201,7 +203,7 @@ class _Writer:
         keys = [_Line("[", self._lazy), *self._comprehension(), _Line("]")]
         return [_Line("take_keys("), *keys, _Line(")")]
 
-    def _add_map(self, node: Node, function: Callable[[Any], Any]) -> None:
+    def _add_map(self, node: Node, function: Callable[[Row], Row]) -> None:
         if self._can_pull(function):
             name = self._name(function)
             self._pull(f"map({name},", node)
@@ -209,7 +211,7 @@ class _Writer:
         self._open(node)
         self._value = self._call(node, function)
 
-    def _add_filter(self, node: Node, function: Callable[[Any], object]) -> None:
+    def _add_filter(self, node: Node, function: Callable[[Row], object]) -> None:
         if self._can_pull(function):
             name = self._name(function)
             self._pull(f"filter({name},", node)
@@ -228,7 +230,7 @@ class _Writer:
         self._key, self._has_key = None, False
 
     def _add_flat_map(
-        self, node: Node, function: Callable[[Any], Iterable[Any]] | None
+        self, node: Node, function: Callable[[Row], Iterable[Row]] | None
     ) -> None:
         if self._has_key or self._has_time:
             self._add_kept_flat_map(node, function)
@@ -242,7 +244,7 @@ class _Writer:
         self._pull("chain_from_iterable(", node)
 
     def _add_kept_flat_map(
-        self, node: Node, function: Callable[[Any], Iterable[Any]] | None
+        self, node: Node, function: Callable[[Row], Iterable[Row]] | None
     ) -> None:
         if self._lazy:
             self._close()
@@ -338,12 +340,12 @@ class _Writer:
         return variable
 
     def _call(
-        self, node: Node, function: Callable[..., Any], argument: str | None = None
+        self, node: Node, function: Callable[..., object], argument: str | None = None
     ) -> list[_Line]:
         inner = [_Line(argument)] if argument else self._require_value()
         return [_Line(f"{self._name(function)}(", (node,)), *inner, _Line(")")]
 
-    def _name(self, function: Callable[..., Any]) -> str:
+    def _name(self, function: Callable[..., object]) -> str:
         name = f"f{len(self._names) - 1}"
         self._names[name] = function
         return name

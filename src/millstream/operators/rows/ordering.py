@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import pickle
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.errors import SnapshotError
 from millstream.operators.base import (
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from millstream.plan.logical import Node
     from millstream.state.spill_buffer import Piece
+    from millstream.values import Pair
 
 __all__ = ["LimitOperator", "SortKeyOperator", "SortOperator", "ZipOperator"]
 
@@ -143,7 +144,7 @@ class SortOperator(OneInputOperator):
                 self.process(rows[start : start + _BATCH_ROWS])
 
 
-def _stored(run: list[Piece]) -> Iterator[Any]:
+def _stored(run: list[Piece]) -> Iterator[Pair]:
     """Yield the rows of a run that this process wrote to an unnamed file."""
     for piece in run:
         yield from pickle.loads(piece.read())  # noqa: S301 - nobody else can reach it

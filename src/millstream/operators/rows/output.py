@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.base import OneInputOperator, Rows, SealingOperator
 from millstream.plan.nodes import ForEach
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from millstream.connectors.base import SinkWriter
     from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
+    from millstream.values import Row
 
 __all__ = ["CollectOperator", "ForEachOperator", "WriteOperator"]
 
@@ -48,7 +49,7 @@ class ForEachOperator(OneInputOperator):
 class WriteOperator(OneInputOperator, SealingOperator):
     """Writes to the connector's writer of this task."""
 
-    def __init__(self, nodes: tuple[Node, ...], writer: SinkWriter[Any]) -> None:
+    def __init__(self, nodes: tuple[Node, ...], writer: SinkWriter[Row]) -> None:
         super().__init__(nodes)
         self._writer = writer
         if writer.is_keeping:
@@ -65,7 +66,7 @@ class WriteOperator(OneInputOperator, SealingOperator):
     def roll(self) -> None:
         self._writer.roll()
 
-    def seal(self, epoch: Epoch) -> Any:
+    def seal(self, epoch: Epoch) -> object:
         return self._writer.seal(epoch)
 
     def close(self) -> None:

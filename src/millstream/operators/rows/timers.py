@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from millstream.plan.time import Duration
     from millstream.ports import Clock
+    from millstream.values import Value
 
 __all__ = [
     "EVENT",
@@ -32,6 +33,10 @@ __all__ = [
 ]
 
 Kind = Literal["event", "processing"]
+
+if TYPE_CHECKING:
+    KeyState = dict[str | tuple[str, Any], Value]
+    """What a function keeps of a key, by name; by kind and time, or name, what it owes."""
 
 EVENT: Kind = "event"
 PROCESSING: Kind = "processing"
@@ -56,12 +61,12 @@ class Timer:
     kind: Kind
 
 
-def times_of(state: dict[Any, Any], kind: Kind) -> Iterable[int]:
+def times_of(state: KeyState, kind: Kind) -> Iterable[int]:
     """Return the times of a key's timers, in no order."""
     return (n[1] for n in state if type(n) is tuple and n[0] == kind)
 
 
-def due_times_of(state: dict[Any, Any], kind: Kind) -> Iterable[int]:
+def due_times_of(state: KeyState, kind: Kind) -> Iterable[int]:
     """Return when something of a key is due: its timers, and the records that wait."""
     due = (EVENT, WAITING) if kind == EVENT else (kind,)
     return (n[1] for n in state if type(n) is tuple and n[0] in due)
@@ -76,7 +81,7 @@ class TimedFunction(Protocol):
         ...
 
     @property
-    def key_state(self) -> dict[Any, Any]:
+    def key_state(self) -> KeyState:
         """The state of the key that is being processed."""
         ...
 

@@ -14,6 +14,7 @@ from millstream.state.task_state import TaskState
 
 if TYPE_CHECKING:
     from millstream.plan.logical import Node
+    from millstream.values import Value
 
 __all__ = ["has_user_state", "own_function"]
 
@@ -30,7 +31,7 @@ def own_function(node: Node) -> tuple[Node, TaskState]:
     assert spec.traits.calls_function, "see `has_user_state`"
     function: Any = copy.deepcopy(spec.function)
 
-    def put(values: list[Any]) -> None:
+    def put(values: list[Value]) -> None:
         function.restore(values[0] if len(values) == 1 else function.merge(values))
 
     own = replace(node, spec=replace(spec, function=function))

@@ -5,7 +5,7 @@ A frame with event time has the hidden columns of `plan.frame_windows`; rows hav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -45,7 +45,7 @@ class FrameAssignTimestampsOperator(TimestampAssigner):
         )
         self._spec = spec
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> pl.DataFrame:
         timed: pl.DataFrame = rows.with_columns(self._spec.time.alias(TIME))
         times = timed[TIME]
         if times.null_count():

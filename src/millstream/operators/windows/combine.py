@@ -7,7 +7,7 @@ the watermark of its origin leaves by itself: which windows it is in is decided 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.base import OneInputOperator
 from millstream.plan.windows import CombineWindows, Panes, TimeWindows
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
+    from millstream.values import Value
 
 __all__ = ["CombinePanesOperator"]
 
@@ -38,7 +39,7 @@ class CombinePanesOperator(OneInputOperator):
         assert spec.windowed.aggregate is not None
         self._aggregate = spec.windowed.aggregate
         self._layout = Panes(window.size_ms, window.slide_ms, window.offset_ms)
-        self._panes: dict[int, list[Any]] = {}
+        self._panes: dict[int, list[Value]] = {}
 
     def process(self, rows: Rows) -> Rows:
         first, update = self._aggregate.first, self._aggregate.update

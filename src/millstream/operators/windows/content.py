@@ -11,19 +11,26 @@ from abc import ABC, abstractmethod
 from functools import reduce
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from millstream.plan import aggregate as aggregates
 from millstream.plan.aggregate import MISSING
 from millstream.state.copies import own_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
+    from typing import NoReturn
 
     from millstream.plan.aggregate import Aggregate
     from millstream.plan.windows import Window, Windowed
+    from millstream.values import TimedRow, Value
+
+    Item = Value | TimedRow
+    """A value, behind its timestamp where rows have one."""
 
 __all__ = ["Accumulators", "AllValues", "Content", "OrderedAccumulators", "content_of"]
+
+P = TypeVar("P", bound="Hashable")
 
 _BUILTINS = [
     aggregates.builtin(name)
@@ -40,15 +47,15 @@ class Content(ABC):
     """How the values of panes are kept; stored values are plain and can be pickled."""
 
     @abstractmethod
-    def put(self, panes: dict[Any, Any], pane: Any, item: Any, reached: int) -> None:
+    def put(self, panes: dict[P, Value], pane: P, item: Item, reached: int) -> None:
         """Add an item to a pane, which need not be there yet."""
 
     @abstractmethod
-    def joined(self, earlier: Any, later: Any) -> Any:
+    def joined(self, earlier: Value, later: Value) -> Value:
         """Return what is stored of two as one; both are given up."""
 
     @abstractmethod
-    def result(self, window: Window, stored: list[Any]) -> Any:
+    def result(self, window: Window, stored: list[Value]) -> Value:
         """Return what becomes of panes in order; it shares nothing with them."""
 
 
@@ -71,12 +78,12 @@ class Accumulators(Content):
         is_lasting = is_kept and aggregate.update not in _KNOWN_UPDATES
         self._own = own_copy if is_lasting else _itself
         #: Merges two accumulators that are needed again.
-        self.merged: Callable[[Any, Any], Any] = aggregate.merge or _unmerged
+        self.merged: Callable[[Value, Value], Value] = aggregate.merge or _unmerged
         if is_lasting and aggregate.merge not in _KNOWN_MERGES:
             merge = self.merged
             self.merged = lambda x, y: merge(own_copy(x), own_copy(y))
 
-    def put(self, panes: dict[Any, Any], pane: Any, item: Any, reached: int) -> None:  # noqa: ARG002
+    def put(self, panes: dict[P, Value], pane: P, item: Item, reached: int) -> None:  # noqa: ARG002
         value = item[1] if self.is_pair else item
         aggregate = self.aggregate
         if pane in panes:
@@ -84,18 +91,18 @@ class Accumulators(Content):
         else:
             panes[pane] = aggregate.first(value)
 
-    def joined(self, earlier: Any, later: Any) -> Any:
+    def joined(self, earlier: Value, later: Value) -> Value:
         merge = self.aggregate.merge or _unmerged
         return merge(earlier, later)
 
-    def part(self, stored: Any) -> Any:
+    def part(self, stored: Value) -> Value:
         """Return the accumulator in what is stored."""
         return stored
 
-    def result(self, window: Window, stored: list[Any]) -> Any:  # noqa: ARG002
+    def result(self, window: Window, stored: list[Value]) -> Value:  # noqa: ARG002
         return self.finished(stored)
 
-    def finished(self, parts: list[Any]) -> Any:
+    def finished(self, parts: list[Value]) -> Value:
         """Return the result of accumulators in order."""
         part = reduce(self.merged, parts) if len(parts) > 1 else self._own(parts[0])
         return part if self._finish is None else self._finish(part)
@@ -107,7 +114,7 @@ class OrderedAccumulators(Accumulators):
     Stored is a list of both; items are pairs.
     """
 
-    def put(self, panes: dict[Any, Any], pane: Any, item: Any, reached: int) -> None:
+    def put(self, panes: dict[P, Value], pane: P, item: Item, reached: int) -> None:
         if pane not in panes:
             panes[pane] = [MISSING, [item]]
             return
@@ -120,16 +127,16 @@ class OrderedAccumulators(Accumulators):
             stored[0] = self._updated(stored[0], ready)
             del waiting[: len(ready)]
 
-    def result(self, window: Window, stored: list[Any]) -> Any:  # noqa: ARG002
+    def result(self, window: Window, stored: list[Value]) -> Value:  # noqa: ARG002
         return self.finished(list(map(self.part, stored)))
 
-    def joined(self, earlier: Any, later: Any) -> Any:
+    def joined(self, earlier: Value, later: Value) -> Value:
         if later[0] is MISSING:
             return [earlier[0], earlier[1] + later[1]]
         part = super().joined(self.part(earlier), later[0])
         return [part, later[1]]
 
-    def part(self, stored: Any) -> Any:
+    def part(self, stored: Value) -> Value:
         """Return the accumulator after all values; those of a window that is over."""
         if stored[1]:
             stored[1].sort(key=_time_of)
@@ -137,8 +144,8 @@ class OrderedAccumulators(Accumulators):
             stored[1] = []
         return stored[0]
 
-    def _updated(self, part: Any, items: list[Any]) -> Any:
-        values: Iterable[Any] = map(_value_of, items) if self.is_pair else items
+    def _updated(self, part: Value, items: list[Item]) -> Value:
+        values: Iterable[Value] = map(_value_of, items) if self.is_pair else items
         return _folded(self.aggregate, part, values)
 
 
@@ -152,21 +159,21 @@ class AllValues(Content):
     """
 
     def __init__(
-        self, make: Callable[[Window, list[Any]], Any], *, is_timed: bool
+        self, make: Callable[[Window, list[Value]], Value], *, is_timed: bool
     ) -> None:
         self._make = make
         self._is_timed = is_timed
 
-    def put(self, panes: dict[Any, Any], pane: Any, item: Any, reached: int) -> None:  # noqa: ARG002
+    def put(self, panes: dict[P, Value], pane: P, item: Item, reached: int) -> None:  # noqa: ARG002
         if pane in panes:
             panes[pane].append(item)
         else:
             panes[pane] = [item]
 
-    def joined(self, earlier: Any, later: Any) -> Any:
+    def joined(self, earlier: Value, later: Value) -> Value:
         return earlier + later
 
-    def result(self, window: Window, stored: list[Any]) -> Any:
+    def result(self, window: Window, stored: list[Value]) -> Value:
         items = list(chain.from_iterable(stored))
         if self._is_timed:
             items.sort(key=_time_of)
@@ -199,15 +206,15 @@ def content_of(
     return kind(aggregate, is_pair=is_pair, is_kept=is_kept)
 
 
-def _aggregated(aggregate: Aggregate) -> Callable[[Window, list[Any]], Any]:
-    def result(_window: Window, values: list[Any]) -> Any:
+def _aggregated(aggregate: Aggregate) -> Callable[[Window, list[Value]], Value]:
+    def result(_window: Window, values: list[Value]) -> Value:
         part = _folded(aggregate, MISSING, values)
         return part if aggregate.finish is None else aggregate.finish(part)
 
     return result
 
 
-def _folded(aggregate: Aggregate, part: Any, values: Iterable[Any]) -> Any:
+def _folded(aggregate: Aggregate, part: Value, values: Iterable[Value]) -> Value:
     values = iter(values)
     if part is MISSING:
         for value in values:
@@ -216,14 +223,14 @@ def _folded(aggregate: Aggregate, part: Any, values: Iterable[Any]) -> Any:
     return reduce(aggregate.update, values, part)
 
 
-def _the_values(_window: Window, values: list[Any]) -> list[Any]:
+def _the_values(_window: Window, values: list[Value]) -> list[Value]:
     return values
 
 
-def _unmerged(_left: Any, _right: Any) -> Any:
+def _unmerged(_left: object, _right: object) -> NoReturn:
     msg = "an aggregate without `merge` has no parts to merge"
     raise AssertionError(msg)
 
 
-def _itself(part: Any) -> Any:
+def _itself(part: Value) -> Value:
     return part

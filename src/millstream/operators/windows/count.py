@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
     from millstream.state.table import Table
+    from millstream.values import Key, Row, Value
+
+    Entry = list[Any]
+    """How many values there were, at which number a window is full, and its panes."""
 
 __all__ = [
     "CountWindowOperator",
@@ -47,7 +51,7 @@ class _CountOperator(KeyedWindowOperator, ABC):
         super().__init__(nodes, table)
 
     @abstractmethod
-    def begun(self, key: Any, entry: Any) -> Iterator[Any]:
+    def begun(self, key: Key, entry: Value) -> Iterator[Row]:
         """Yield the rows of windows that have elements and are not full."""
 
     def finish(self) -> Iterator[Rows]:
@@ -76,7 +80,7 @@ class CountWindowOperator(_CountOperator):
         is_merged = isinstance(self._content, Accumulators)
         #: Whether windows share more than panes.
         self._shares = is_merged and self._count > FEW_PANES
-        self._slides: dict[Any, TwoStacks] = {}
+        self._slides: dict[Key, TwoStacks] = {}
 
     def process(self, rows: Rows) -> Rows:
         size, slide = self._window.size, self._window.slide
@@ -113,7 +117,7 @@ class CountWindowOperator(_CountOperator):
 
         return undo_all
 
-    def _full(self, key: Any, entry: list[Any]) -> Any:
+    def _full(self, key: Key, entry: Entry) -> Row:
         """Return the row of a window that has become full, and drop what is over."""
         _, end, panes = entry
         size, slide = self._window.size, self._window.slide
@@ -126,8 +130,8 @@ class CountWindowOperator(_CountOperator):
         return row
 
     def _result(
-        self, key: Any, panes: dict[int, Any], bounds: Window, begin: int
-    ) -> Any:
+        self, key: Key, panes: dict[int, Value], bounds: Window, begin: int
+    ) -> Row:
         content = self._content
         if not self._shares:
             stored = stored_in(panes, begin, begin + self._count)
@@ -138,7 +142,7 @@ class CountWindowOperator(_CountOperator):
             self._slides[key] = slides = TwoStacks(self._count, content.merged)
         return content.finished(slides.put_together(panes, begin, content.part))
 
-    def begun(self, key: Any, entry: list[Any]) -> Iterator[Any]:
+    def begun(self, key: Key, entry: Entry) -> Iterator[Row]:
         """Yield the rows of windows that have elements and are not full."""
         seen, due_at, panes = entry
         slide = self._window.slide
@@ -187,7 +191,7 @@ class PanedCountWindowOperator(_CountOperator):
                 self._end_pane(key, entry, made)
         return made
 
-    def begun(self, key: Any, entry: list[Any]) -> Iterator[Any]:
+    def begun(self, key: Key, entry: Entry) -> Iterator[Row]:
         lacking, part, parts, number = entry
         slide = self._window.slide
         parts = [*parts, part] if lacking else parts
@@ -196,7 +200,7 @@ class PanedCountWindowOperator(_CountOperator):
             window = Window((number + place) * slide, end)
             yield self.row(key, window, self._content.finished(parts[place:]))
 
-    def _end_pane(self, key: Any, entry: list[Any], made: Rows) -> None:
+    def _end_pane(self, key: Key, entry: Entry, made: Rows) -> None:
         """Put a full pane to the others, and give the window that is full by it."""
         _, part, parts, number = entry
         entry[1] = None
@@ -232,20 +236,20 @@ class WindowCountOperator(_CountOperator):
                     made += self._full(key, over, full)
         return made
 
-    def _counts(self, rows: Rows) -> Iterable[tuple[Any, int]]:
+    def _counts(self, rows: Rows) -> Iterable[tuple[Key, int]]:
         if self.spec.is_combined:
             return rows
         rows_iterator = iter(rows)
         return Counter(map(_key, rows_iterator)).items()
 
-    def _full(self, key: Any, first: int, end: int) -> Rows:
+    def _full(self, key: Key, first: int, end: int) -> Rows:
         size, slide = self._window.size, self._window.slide
         if not self.spec.shows_window:
             return [(key, size)] * (end - first)
         starts = (number * slide for number in range(first, end))
         return [self.row(key, Window(start, start + size), size) for start in starts]
 
-    def begun(self, key: Any, entry: int) -> Iterator[Any]:
+    def begun(self, key: Key, entry: int) -> Iterator[Row]:
         size, slide, seen = self._window.size, self._window.slide, entry
         full = (seen - size) // slide + 1 if seen >= size else 0
         for start in range(full * slide, seen, slide):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from millstream.columns.kernels import loading
+    from millstream.columns.table import FrameAggregation
     from millstream.plan.logical import Node
     from millstream.state.base import State
     from millstream.state.frame_log import LogDelta
@@ -25,7 +26,7 @@ __all__ = ["FrameWindowOperator", "LoggedWindowOperator"]
 
 class _Aggregating(Protocol):
     @property
-    def aggregation(self) -> Any: ...
+    def aggregation(self) -> FrameAggregation: ...
 
 
 SpecT = TypeVar("SpecT", bound=_Aggregating)

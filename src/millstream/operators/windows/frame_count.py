@@ -10,7 +10,7 @@ Nothing here knows how snapshots are stored.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from millstream.columns.table import FrameAggregation
     from millstream.plan.windows import Panes
     from millstream.state.base import State
+    from millstream.values import Batch
 
     Integers = NDArray[np.int64]
 
@@ -134,7 +135,7 @@ class FrameRowCountOperator(FrameWindowOperator[CountFrame]):
     def stored(self, keys: tuple[str, ...], shard_count: int) -> State:
         return FrameState(self._numbers, keys, shard_count)
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> Batch:
         slots = self._numbers.slots(rows)
         if self.spec.is_combined:
             name = self._aggregation.columns[0].names[0]
@@ -151,7 +152,7 @@ class FrameRowCountOperator(FrameWindowOperator[CountFrame]):
         places = np.repeat(np.arange(keys.height), made[is_made])
         return self._told(keys, places, np.full(places.size, panes.size))
 
-    def finish(self) -> Iterator[Any]:
+    def finish(self) -> Iterator[Batch]:
         """Yield the windows that are not full, if they are wanted."""
         count = len(self._numbers)
         if self.spec.drops_incomplete or not count:
@@ -201,7 +202,7 @@ class FrameCountWindowOperator(LoggedWindowOperator[CountFrame]):
         self._numbers = KeyNumbers(aggregation.keys, engine=self.engine)
         self._held = PartialTable(self._by_pane)
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> Batch:
         slots = self._numbers.slots(rows)
         numbered = rows.with_columns(pl.Series(SLOT, slots))
         base = pl.Series(NUMBER, self._numbers.counts[slots])
@@ -219,7 +220,7 @@ class FrameCountWindowOperator(LoggedWindowOperator[CountFrame]):
         made = self._windows(*done) if (done[1] > done[0]).any() else None
         return [] if made is None else made
 
-    def finish(self) -> Iterator[Any]:
+    def finish(self) -> Iterator[Batch]:
         """Yield the windows that are not full, if they are wanted."""
         if self.spec.drops_incomplete or not len(self._numbers):
             return

@@ -7,7 +7,7 @@ over, or in which order its rows are.
 from __future__ import annotations
 
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -36,7 +36,7 @@ class FrameMapWindowOperator(OneInputOperator):
         assert isinstance(spec, MapWindow)
         self._spec = spec
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> pl.DataFrame:
         function, lists = self._spec.function, rows[self._spec.rows]
         inside = lists.explode(empty_as_null=False).struct.unnest()
         sizes = lists.list.len().cast(pl.Int64)

@@ -7,10 +7,12 @@ windows lie, is not known here.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from millstream.values import Value
 
 __all__ = ["FEW_PANES", "TwoStacks", "present", "stored_in"]
 
@@ -18,14 +20,14 @@ FEW_PANES = 32
 """Up to here putting the panes of a window together anew is as fast as anything."""
 
 
-def stored_in(panes: dict[int, Any], first: int, end: int) -> list[Any]:
+def stored_in(panes: dict[int, Value], first: int, end: int) -> list[Value]:
     """Return what is stored in the panes from `first` to before `end`, in order."""
     if end - first <= len(panes):
         return [panes[pane] for pane in range(first, end) if pane in panes]
     return [panes[pane] for pane in sorted(panes) if first <= pane < end]
 
 
-def present(panes: dict[int, Any], first: int, end: int) -> list[int]:
+def present(panes: dict[int, Value], first: int, end: int) -> list[int]:
     """Return the numbers of the panes from `first` to before `end`, in order."""
     if end - first <= len(panes):
         return [pane for pane in range(first, end) if pane in panes]
@@ -44,7 +46,7 @@ class TwoStacks:
 
     __slots__ = ("_count", "_end", "_ends", "_grown", "_merge", "_middle", "_panes")
 
-    def __init__(self, count: int, merge: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, count: int, merge: Callable[[Value, Value], Value]) -> None:
         #: How many panes a window has.
         self._count = count
         self._merge = merge
@@ -52,14 +54,14 @@ class TwoStacks:
         self._middle: int | None = None
         #: The panes before it, and what each has together with those behind it.
         self._panes: list[int] = []
-        self._ends: list[Any] = []
+        self._ends: list[Value] = []
         #: What is put together behind it, and up to where.
-        self._grown: list[Any] = []
+        self._grown: list[Value] = []
         self._end = 0
 
     def put_together(
-        self, panes: dict[int, Any], begin: int, part: Callable[[Any], Any]
-    ) -> list[Any]:
+        self, panes: dict[int, Value], begin: int, part: Callable[[Value], Value]
+    ) -> list[Value]:
         """Return what the window that begins with a pane has, in at most two parts."""
         end = begin + self._count
         middle = -(-begin // self._count) * self._count
@@ -75,15 +77,15 @@ class TwoStacks:
 
     def _begin(
         self,
-        panes: dict[int, Any],
+        panes: dict[int, Value],
         begin: int,
         middle: int,
-        part: Callable[[Any], Any],
+        part: Callable[[Value], Value],
     ) -> None:
         self._middle = self._end = middle
         self._grown = []
         self._panes = present(panes, begin, middle)
-        ends: list[Any] = []
+        ends: list[Value] = []
         for pane in reversed(self._panes):
             more = part(panes[pane])
             ends.append(self._merge(more, ends[-1]) if ends else more)

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, MutableMapping
 
     from millstream.plan.windows import Trigger
+    from millstream.values import Key, Row, Rows, Value
 
     Entry = list[Any]
-    Entries = MutableMapping[Any, Entry]
+    """By `KEPT`, `COUNT`, `STATE` and `CALL_AT`."""
+
+    Triggered = MutableMapping[Key, Entry]
 
 __all__ = ["CALL_AT", "COUNT", "KEPT", "STATE", "TriggerCalls"]
 
@@ -35,28 +38,28 @@ class TriggerCalls(ABC):
         self.due = DueKeys()
 
     @abstractmethod
-    def kept_anew(self, key: Any) -> Any:
+    def kept_anew(self, key: Key) -> Value:
         """Return what is kept of a key without rows."""
 
     @abstractmethod
-    def put(self, key: Any, entry: Entry, value: Any) -> None:
+    def put(self, key: Key, entry: Entry, value: Value) -> None:
         """Keep a row."""
 
     @abstractmethod
-    def result(self, key: Any, entry: Entry) -> Any:
+    def result(self, key: Key, entry: Entry) -> Row:
         """Return what becomes of the rows of a key."""
 
     @abstractmethod
-    def purge(self, key: Any, entry: Entry) -> None:
+    def purge(self, key: Key, entry: Entry) -> None:
         """Forget the rows of a key."""
 
     @abstractmethod
-    def shown(self, key: Any, entry: Entry) -> Any:
+    def shown(self, key: Key, entry: Entry) -> Key:
         """Return the key as users know it."""
 
-    def row(self, key: Any, value: Any, now: int, entries: Entries) -> list[Any]:
+    def row(self, key: Key, value: Value, now: int, entries: Triggered) -> Rows:
         """Return the results of a row, and of the times before it."""
-        made: list[Any] = []
+        made: Rows = []
         entry = entries.get(key)
         if entry is not None and entry[CALL_AT] is not None:
             made = self.up_to(key, now - 1, entries)
@@ -71,9 +74,9 @@ class TriggerCalls(ABC):
             return made
         return made + self._done(action, key, context, entries)
 
-    def up_to(self, key: Any, time: int, entries: Entries) -> list[Any]:
+    def up_to(self, key: Key, time: int, entries: Triggered) -> Rows:
         """Call the trigger of a key as often as it wants to be called up to a time."""
-        made: list[Any] = []
+        made: Rows = []
         entry = entries.get(key)
         while entry is not None and entry[CALL_AT] is not None:
             at = entry[CALL_AT]
@@ -93,14 +96,14 @@ class TriggerCalls(ABC):
             entry = entries.get(key)
         return made
 
-    def end(self, key: Any, now: int, entries: Entries) -> list[Any]:
+    def end(self, key: Key, now: int, entries: Triggered) -> Rows:
         """Return the result of a key at the end of the input, if it has one."""
         entry = entries[key]
         context = self._context(key, now, entry)
         action = self._trigger.on_end(context)
         return self._done(action, key, context, {key: entry})
 
-    def find_due(self, entries: Iterable[tuple[Any, Entry]]) -> None:
+    def find_due(self, entries: Iterable[tuple[Key, Entry]]) -> None:
         """Find out when the triggers of all keys want to be called."""
         self.due.clear()
         for key, entry in entries:
@@ -108,8 +111,8 @@ class TriggerCalls(ABC):
                 self.due.add(key, entry[CALL_AT])
 
     def _done(
-        self, action: Action, key: Any, context: TriggerContext, entries: Entries
-    ) -> list[Any]:
+        self, action: Action, key: Key, context: TriggerContext, entries: Triggered
+    ) -> Rows:
         """Do what the trigger wants."""
         entry, made = entries[key], []
         if Action.FIRE in action and entry[COUNT]:
@@ -124,5 +127,5 @@ class TriggerCalls(ABC):
             del entries[key]
         return made
 
-    def _context(self, key: Any, now: int, entry: Entry) -> TriggerContext:
+    def _context(self, key: Key, now: int, entry: Entry) -> TriggerContext:
         return TriggerContext(self.shown(key, entry), now, entry[COUNT], entry[STATE])
