@@ -1,15 +1,16 @@
 """What the engine calls the values that pass through it; annotations use these names.
 
 Users choose the types of their rows, keys and state, and the engine looks at none of them:
-it passes them on, compares them, hashes them, or gives them to the user's own functions.  So
-three of the names below stand for any Python object, and say which of the user's objects it
-is.  There are no others of this kind: what the engine makes itself has a type of its own.
+it passes them on, compares them, or gives them to the user's own functions.  So two of the
+names below stand for any Python object, and a third one for any that has a hash; they say
+which of the user's objects it is.  There are no others of this kind: what the engine makes itself has a type of its own.
 
 Nothing here runs, and nothing is imported but for annotations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ __all__ = [
 Row: TypeAlias = Any
 """One element of a stream: what a source reads, and a user's function takes or returns."""
 
-Key: TypeAlias = Any
-"""What decides which rows meet in one task; it has a hash (`state.keyhash`)."""
+Key: TypeAlias = Hashable
+"""What decides which rows meet in one task; `state.keyhash` says what can be one."""
 
 Value: TypeAlias = Any
 """What is remembered or computed for a key or a task: an accumulator, a user's state."""

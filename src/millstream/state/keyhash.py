@@ -24,12 +24,13 @@ from enum import Enum, Flag
 from fractions import Fraction
 from functools import singledispatch
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Any
 
     import numpy as np
     import numpy.typing as npt
@@ -162,7 +163,7 @@ def _folded_alike(keys: list[Key]) -> npt.NDArray[np.int64] | None:
     kinds = set(map(type, keys))
     try:
         if kinds == {str}:
-            sums = map(crc32, map(str.encode, keys), repeat(_TEXT))
+            sums = map(crc32, map(str.encode, cast("list[str]", keys)), repeat(_TEXT))
             return np.fromiter(sums, np.int64, len(keys))
         if kinds == {int}:
             numbers = np.fromiter(map(hash, keys), np.int64, len(keys))
@@ -241,7 +242,7 @@ def _refuse_own(key: object) -> int:
     )
 
 
-def _of_record(key: Key) -> int:
+def _of_record(key: Any) -> int:
     parameters = key.__dataclass_params__
     if parameters.frozen and parameters.eq:
         values = (getattr(key, f.name) for f in dataclasses.fields(key) if f.compare)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, Self
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from _typeshed import DataclassInstance
 
     from millstream.values import Key, Pair
@@ -53,7 +55,7 @@ PLAIN: Final = frozenset(
 _key = itemgetter(0)
 
 
-def one_nan(key: Key) -> Key:
+def one_nan(key: Key) -> Any:
     """Return a key with `NAN` for every NaN in it; the key itself if there is none.
 
     Examples
@@ -72,8 +74,9 @@ def one_nan(key: Key) -> Key:
         parts = [one_nan(part) for part in key]
         is_same = all(map(_is_same, parts, key))
         return key if is_same else frozenset(parts)
-    if dataclasses.is_dataclass(key) and not isinstance(key, type):
-        return _of_record(key)
+    record: object = key
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return _of_record(record)
     return NAN if _is_nan(key) else key
 
 

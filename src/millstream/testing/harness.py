@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from millstream.api.building import user_location
 from millstream.errors import UsageError
@@ -202,7 +202,7 @@ class FunctionHarness(Generic[K, V, O]):
 
     def keys(self) -> list[K]:
         """Return the keys that have state or timers."""
-        return [key for key, _ in self._operator.table.items()]
+        return [cast("K", key) for key, _ in self._operator.table.items()]
 
     def state(self, key: K) -> dict[str, Any]:
         """Return what is kept under the names of the handles of a key."""

@@ -31,7 +31,7 @@ class DueMachine(RuleBasedStateMachine):
         first = min(self.times.values(), default=None)
         due = {key for key, time in self.times.items() if time == first}
         taken = self.due.take()
-        assert sorted(taken) == sorted(due)
+        assert sorted(map(str, taken)) == sorted(due)
         self.times = {k: time for k, time in self.times.items() if k not in due}
 
     @rule(last=TIMES, step=st.integers(1, 4), again=st.sets(st.sampled_from("abcd")))
@@ -40,12 +40,12 @@ class DueMachine(RuleBasedStateMachine):
         reached = -100
         for time, keys in self.due.taken(last):
             assert time == min(self.times.values())
-            assert sorted(keys) == sorted(
+            assert sorted(map(str, keys)) == sorted(
                 k for k in self.times if self.times[k] == time
             )
             assert reached < time <= last
             reached = time
-            for key in keys:
+            for key in map(str, keys):
                 del self.times[key]
                 if key in again:
                     self.add(key, time + step)

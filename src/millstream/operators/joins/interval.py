@@ -25,10 +25,17 @@ from millstream.plan.joins import LEFT, RIGHT, How, JoinInterval
 from millstream.plan.time import LateTimestamp
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
     from millstream.state.table import Table
-    from millstream.values import Key, Pair, Row, Value
+    from millstream.values import Key, Pair
+
+    Kept = list[Any]
+    """Timestamp, value, and whether it has met another."""
+
+    Entry = tuple[list[Kept], list[Kept]]
 
 __all__ = ["IntervalJoinOperator"]
 
@@ -57,10 +64,10 @@ class IntervalJoinOperator(TimedJoinOperator):
             if time + upper <= origin_watermark(time):
                 self.leave_out(key, value, time)
                 continue
-            entry: tuple[Rows, Rows] | None = entries.get(key)
+            entry: Entry | None = entries.get(key)
             if entry is None:
                 entry = entries[key] = ([], [])
-            row = [time, value, False]
+            row: Kept = [time, value, False]
             partners = entry[1 - port]
             if partners:
                 first = bisect_left(partners, time + lower, key=time_of)
@@ -73,7 +80,7 @@ class IntervalJoinOperator(TimedJoinOperator):
                 self.due.add(key, time + upper)
         return result
 
-    def _meet(self, key: Key, pair: Pair, result: Rows) -> None:
+    def _meet(self, key: Key, pair: tuple[Kept, Kept], result: Rows) -> None:
         """Join two rows unless one of them was too late for the other."""
         left, right = pair
         (lower, upper) = self._reach[LEFT]
@@ -92,7 +99,7 @@ class IntervalJoinOperator(TimedJoinOperator):
             result.append(self._alone(key, left, LEFT))
         left[_IS_MATCHED] = right[_IS_MATCHED] = True
 
-    def _alone(self, key: Key, row: Row, side: int) -> Pair:
+    def _alone(self, key: Key, row: Kept, side: int) -> Pair:
         """Return what comes out of one row, at the time at which its fate is certain."""
         time = int(row[0]) + max(0, self._reach[side][1])
         if not self._makes_pairs:
@@ -129,7 +136,7 @@ class IntervalJoinOperator(TimedJoinOperator):
             for key, entry in entries:
                 self._note_due(key, entry)
 
-    def _note_due(self, key: Key, entry: Value) -> None:
+    def _note_due(self, key: Key, entry: Entry) -> None:
         for side in (LEFT, RIGHT):
             if entry[side]:
                 self.due.add(key, int(entry[side][0][0]) + self._reach[side][1])

@@ -8,19 +8,22 @@ the left rows of one former task go to one task.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from millstream.operators.joins.base import time_of
 from millstream.plan.joins import LEFT, RIGHT
 from millstream.state.base import ALL_SHARDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import ItemsView, Iterable, Iterator
 
     from millstream.protocol.ids import Epoch
     from millstream.state.base import Capture, Segment, ShardRange
     from millstream.state.table import Table
     from millstream.values import Entries, Key, Rows
+
+    _Place = tuple[int, int, Key]
+    """Side, task and key: what the table of a task has as its keys."""
 
 __all__ = ["KeyedSides", "Sides", "WholeSides"]
 
@@ -98,12 +101,15 @@ class WholeSides:
 
     def items(self) -> Iterator[tuple[Key, Rows, Rows]]:
         """Yield all keys, those with both sides twice."""
-        for (kind, _, key), rows in self.table.items():
+        for (kind, _, key), rows in self._places():
             yield (key, rows, []) if kind == LEFT else (key, [], rows)
 
     def clear(self) -> None:
         """Forget everything."""
         self.table.clear()
+
+    def _places(self) -> ItemsView[_Place, Rows]:
+        return cast("ItemsView[_Place, Rows]", self.table.items())
 
     # As a state
 
@@ -119,7 +125,7 @@ class WholeSides:
         """Take the table of any task, and the left rows of those whose place it takes."""
         self.table.restore(segments, ALL_SHARDS)
         foreign = {
-            place: rows for place, rows in self.table.items() if place[1] != self._task
+            place: rows for place, rows in self._places() if place[1] != self._task
         }
         for (kind, task, key), rows in foreign.items():
             own = (kind, self._task, key)

@@ -9,7 +9,7 @@ Nothing here knows how pieces are kept, or how snapshots are stored.
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
@@ -141,7 +141,8 @@ class FrameTriggeredOperator(
 
     def _fire(self, time: int) -> Iterator[pl.DataFrame]:
         calls, entries = self._calls, self._entries
-        due = [slot for _, slots in calls.due.taken(time) for slot in slots]
+        taken = cast("Iterator[tuple[int, list[int]]]", calls.due.taken(time))
+        due = [slot for _, slots in taken for slot in slots]
         for slot in due:
             self._touched[slot] = self._stamp
         yield from self._sliced(calls.up_to(slot, time, entries) for slot in due)
@@ -289,7 +290,7 @@ class FrameTriggeredOperator(
 _TOLD = (NUMBER, _REMEMBERED, _WANTED_AT)
 
 
-class _PieceCalls(TriggerCalls):
+class _PieceCalls(TriggerCalls[int]):
     """Finds out which piece every row belongs to, and of which pieces results are.
 
     Kept of a key are its name, its first piece that counts, and the piece that its next

@@ -8,7 +8,7 @@ is, is not known here; it is the same for rows and for data frames.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.operators.due import DueKeys
 from millstream.plan.windows import Action, TriggerContext
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     Entry = list[Any]
     """By `KEPT`, `COUNT`, `STATE` and `CALL_AT`."""
 
-    Triggered = MutableMapping[Key, Entry]
 
 __all__ = ["CALL_AT", "COUNT", "KEPT", "STATE", "TriggerCalls"]
+
+K = TypeVar("K", bound="Key")
 
 KEPT, COUNT, STATE, CALL_AT = range(4)
 
 
-class TriggerCalls(ABC):
-    """Does what a trigger wants; its owner keeps the entries."""
+class TriggerCalls(ABC, Generic[K]):
+    """Does what a trigger wants; its owner keeps the entries, by key or by its number."""
 
     def __init__(self, trigger: Trigger) -> None:
         self._trigger = trigger
@@ -38,26 +39,28 @@ class TriggerCalls(ABC):
         self.due = DueKeys()
 
     @abstractmethod
-    def kept_anew(self, key: Key) -> Value:
+    def kept_anew(self, key: K) -> Value:
         """Return what is kept of a key without rows."""
 
     @abstractmethod
-    def put(self, key: Key, entry: Entry, value: Value) -> None:
+    def put(self, key: K, entry: Entry, value: Value) -> None:
         """Keep a row."""
 
     @abstractmethod
-    def result(self, key: Key, entry: Entry) -> Row:
+    def result(self, key: K, entry: Entry) -> Row:
         """Return what becomes of the rows of a key."""
 
     @abstractmethod
-    def purge(self, key: Key, entry: Entry) -> None:
+    def purge(self, key: K, entry: Entry) -> None:
         """Forget the rows of a key."""
 
     @abstractmethod
-    def shown(self, key: Key, entry: Entry) -> Key:
+    def shown(self, key: K, entry: Entry) -> Key:
         """Return the key as users know it."""
 
-    def row(self, key: Key, value: Value, now: int, entries: Triggered) -> Rows:
+    def row(
+        self, key: K, value: Value, now: int, entries: MutableMapping[K, Entry]
+    ) -> Rows:
         """Return the results of a row, and of the times before it."""
         made: Rows = []
         entry = entries.get(key)
@@ -74,7 +77,7 @@ class TriggerCalls(ABC):
             return made
         return made + self._done(action, key, context, entries)
 
-    def up_to(self, key: Key, time: int, entries: Triggered) -> Rows:
+    def up_to(self, key: K, time: int, entries: MutableMapping[K, Entry]) -> Rows:
         """Call the trigger of a key as often as it wants to be called up to a time."""
         made: Rows = []
         entry = entries.get(key)
@@ -96,14 +99,14 @@ class TriggerCalls(ABC):
             entry = entries.get(key)
         return made
 
-    def end(self, key: Key, now: int, entries: Triggered) -> Rows:
+    def end(self, key: K, now: int, entries: MutableMapping[K, Entry]) -> Rows:
         """Return the result of a key at the end of the input, if it has one."""
         entry = entries[key]
         context = self._context(key, now, entry)
         action = self._trigger.on_end(context)
         return self._done(action, key, context, {key: entry})
 
-    def find_due(self, entries: Iterable[tuple[Key, Entry]]) -> None:
+    def find_due(self, entries: Iterable[tuple[K, Entry]]) -> None:
         """Find out when the triggers of all keys want to be called."""
         self.due.clear()
         for key, entry in entries:
@@ -111,7 +114,11 @@ class TriggerCalls(ABC):
                 self.due.add(key, entry[CALL_AT])
 
     def _done(
-        self, action: Action, key: Key, context: TriggerContext, entries: Triggered
+        self,
+        action: Action,
+        key: K,
+        context: TriggerContext,
+        entries: MutableMapping[K, Entry],
     ) -> Rows:
         """Do what the trigger wants."""
         entry, made = entries[key], []
@@ -127,5 +134,5 @@ class TriggerCalls(ABC):
             del entries[key]
         return made
 
-    def _context(self, key: Key, now: int, entry: Entry) -> TriggerContext:
+    def _context(self, key: K, now: int, entry: Entry) -> TriggerContext:
         return TriggerContext(self.shown(key, entry), now, entry[COUNT], entry[STATE])

@@ -11,6 +11,7 @@ from millstream.operators.windows.content import content_of
 from millstream.operators.windows.trigger_calls import KEPT, TriggerCalls
 from millstream.plan.windows import GlobalWindow, Window
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
+from millstream.values import Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -86,7 +87,7 @@ class TriggeredWindowOperator(TimedWindowOperator, TickingOperator):
             self.tick_at_ms = self._calls.due.first
 
 
-class _RowCalls(TriggerCalls):
+class _RowCalls(TriggerCalls[Key]):
     """Keeps what the aggregate needs, under one number as if it were a pane."""
 
     def __init__(

@@ -91,9 +91,8 @@ def test_scan_sends_on_what_does_not_change_any_more() -> None:
 
 def test_key_that_cannot_be_a_key_blames_who_made_it() -> None:
     """Though it is the counter that could not take it."""
-    (operator,) = operators(
-        [specs.KeyBy(lambda i: [i]), specs.Combine(builtin("count"))]
-    )
+    keyed = specs.KeyBy(lambda i: [i])  # type: ignore[arg-type, return-value]
+    (operator,) = operators([keyed, specs.Combine(builtin("count"))])
     assert isinstance(operator, CountCombineOperator)
 
     with pytest.raises(TypeError, match="a list cannot be a key") as raised:
