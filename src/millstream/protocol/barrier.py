@@ -56,6 +56,7 @@ class Barrier:
 
     def to_wire(self) -> tuple[int, int, tuple[str, ...]]:
         """Return it as plain values."""
+        assert 0 <= self.since < self.epoch, f"no peer would take {self}"
         return (self.epoch, self.since, tuple(str(order) for order in self.orders))
 
 

@@ -98,6 +98,7 @@ class BatchSize:
 
     def _judge(self) -> None:
         """Compare the rate of this size with that of the one before."""
+        assert self._noted_ns > 0, f"{self._noted} batches took no time"
         rate = self._noted_rows / self._noted_ns
         if self._rate_before is None:
             self._rest -= self._noted
@@ -127,6 +128,7 @@ class BatchSize:
 
     def _go_back(self) -> None:
         """Leave a size that was not worth it; try the other direction once."""
+        assert self._rate_before is not None, f"{self.rows} rows are not on trial"
         self.rows = self.rows // 2 if self._is_growing else 2 * self.rows
         if self._is_second_try or not self._is_growing:
             self._settle()

@@ -84,6 +84,7 @@ class Dialing:
 
     def extend(self, peer: PeerId, deadline_ns: int) -> None:
         """Give a peer that is being dialed more time."""
+        assert peer in self._dials, f"peer {peer} is not being dialed"
         dial = self._dials[peer]
         assert deadline_ns >= dial.deadline_ns, (
             f"peer {peer} has until {dial.deadline_ns}, {deadline_ns} is less"
@@ -126,6 +127,7 @@ class Dialing:
         return [peer for peer, dial in dropped.items() if dial.again_ns is None]
 
     def _pause_ns(self, peer: PeerId, attempts: int) -> int:
+        assert attempts > 0, f"peer {peer} was never dialed, and failed"
         pause_ns = min(_FIRST_PAUSE_NS << min(attempts - 1, 16), _PAUSE_NS_MAX)
         chance = crc32(b"%d %d %d" % (self._own_id, peer, attempts)) / _SPREAD
         return int(pause_ns * (0.5 + chance / 2))

@@ -136,6 +136,8 @@ def derive_key(secret: bytes, purpose: bytes) -> bytes:
 
 
 def _proof(key: bytes, label: bytes, hello: bytes, nonce: bytes) -> bytes:
+    sizes = len(hello), len(nonce)
+    assert sizes == (HELLO_BYTES, NONCE_BYTES), f"{sizes} bytes leave a proof open"
     return hmac.digest(key, label + hello + nonce, "sha256")
 
 
@@ -149,7 +151,12 @@ def _checked(name: str, value: bytes, size: int) -> bytes:
 def _packet_keys(key: bytes, hello: bytes, nonce: bytes) -> tuple[bytes, bytes]:
     """Return the keys of what the client and of what the server sends."""
     session = _proof(key, b"packets", hello, nonce)
-    return derive_key(session, b"client"), derive_key(session, b"server")
+    of_client, of_server = (
+        derive_key(session, b"client"),
+        derive_key(session, b"server"),
+    )
+    assert of_client != of_server, "what one side sends could be sent back to it"
+    return of_client, of_server
 
 
 class _Inbox:
@@ -162,6 +169,7 @@ class _Inbox:
     def take(self, data: bytes) -> tuple[bytes, bytes | None, bytes]:
         """Return what there is of the message, the whole one if so, and the rest."""
         missing = self._size - len(self._partial)
+        assert missing > 0, f"all {self._size} bytes have come already"
         self._partial += data[:missing]
         whole = self._partial if len(self._partial) == self._size else None
         return self._partial, whole, data[missing:]
@@ -173,6 +181,8 @@ class _Inbox:
         assert length < size or is_over, f"{length} of {size} bytes have come"
 
     def expect(self, size: int) -> None:
+        length = len(self._partial)
+        assert length == self._size, f"only {length} of {self._size} bytes have come"
         self._size, self._partial = size, b""
 
 
@@ -245,6 +255,7 @@ class ServerHandshake:
         return self._greet(whole) if self._hello is None else self._verify(whole)
 
     def _greet(self, hello: bytes) -> list[Outcome]:
+        assert hello.startswith(MAGIC), f"{hello[:4]!r} was taken for a peer's"
         complaint = self._complaint(hello)
         if complaint:
             return self._refuse(complaint)
@@ -284,6 +295,7 @@ class ServerHandshake:
         return [Send(answer), Done(PeerId(client), Role(role), keys)]
 
     def _refuse(self, reason: str) -> list[Outcome]:
+        assert not self._over, f"it is over, and then {reason}"
         self._over = True
         return [Refused(reason)]
 
@@ -347,6 +359,7 @@ class ClientHandshake:
     def _prove(self, nonce: bytes, rest: bytes) -> list[Outcome]:
         if rest:
             return self._refuse("the server spoke before it was its turn")
+        assert self._server_nonce is None, "the server has sent a nonce before"
         self._server_nonce = nonce
         self._inbox.expect(PROOF_BYTES)
         return [Send(_proof(self._key, b"client", self.hello, nonce))]
@@ -362,5 +375,6 @@ class ClientHandshake:
         return [Done(self._peer, self._role, keys, rest)]
 
     def _refuse(self, reason: str) -> list[Outcome]:
+        assert not self._over, f"it is over, and then {reason}"
         self._over = True
         return [Refused(reason)]

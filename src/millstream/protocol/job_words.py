@@ -35,6 +35,7 @@ def deployed_words(deploy: Deploy) -> str:
     'generation 2 is deployed on 1 worker, from epoch 40'
     """
     count, epoch = len(deploy.members), deploy.snapshot[1]
+    assert count > 0, f"generation {deploy.generation} is deployed nowhere"
     workers = f"{count} worker{'' if count == 1 else 's'}"
     origin = f"epoch {epoch}" if epoch else "the beginning"
     return f"generation {deploy.generation} is deployed on {workers}, from {origin}"
@@ -78,6 +79,7 @@ def loss_words(lost: str) -> str:
 
 def unreleased_words(grace_ns: int) -> str:
     """Say that workers are ended, because they did not leave by themselves."""
+    assert grace_ns >= 0, f"workers had {grace_ns} ns to leave"
     return f"not all workers left within {grace_ns / 1e9:g} s; they are ended"
 
 

@@ -329,6 +329,7 @@ KINDS: tuple[type[Message], ...] = (
 )
 """All messages; the place of one is its tag on the wire."""
 
+assert len(set(KINDS)) == len(KINDS), "a message has two tags"
 _TAGS = {kind: tag for tag, kind in enumerate(KINDS)}
 _FORMS = {
     kind: [

@@ -156,6 +156,9 @@ class TaskMetrics:
 
     def not_below(self, before: TaskMetrics) -> TaskMetrics:
         """Return it with no counter lower than it was told before."""
+        assert (self.stage, self.task) == (before.stage, before.task), (
+            f"{before} is another"
+        )
         known = before._counts()
         counts = {n: max(v, known[n]) for n, v in self._counts().items()}
         return self._with(self, counts)

@@ -166,6 +166,7 @@ class Orders:
     def _take_present(
         self, message: Start | OpenEpoch | CompleteEpoch | Resume | Compact
     ) -> None:
+        assert message.generation == self._generation, f"{message} is of another one"
         match message:
             case OpenEpoch(_, wire):
                 self._take_announced(wire)
@@ -186,6 +187,7 @@ class Orders:
                 )
 
     def _take_announced(self, wire: BarrierForm) -> None:
+        assert self._generation > 0, f"{wire} is opened, and nothing is deployed"
         barrier = barrier_from_wire(wire)
         _expect(
             barrier.epoch > self._opened,

@@ -254,6 +254,7 @@ class Head:
     def replayed(self) -> bool:
         """Note that the body has everything of the round."""
         self._expect(HeadPhase.REPLAYING)
+        assert self.decided > self.begun, f"no decision behind {self.begun} asks for it"
         self.phase = HeadPhase.RETURNING if self.does_return else HeadPhase.WAITING
         return False
 
@@ -269,6 +270,7 @@ class Head:
     def given(self) -> None:
         """Note that the whole result has been given."""
         self._expect(HeadPhase.GIVING)
+        assert self.decided == self.begun, f"decision {self.decided} did not end it"
         self.phase = HeadPhase.COLLECTING if self.is_nested else HeadPhase.OVER
 
     def resume(self, decided: int, begun: int) -> None:
@@ -407,6 +409,9 @@ class Decider(LoopDecider):
         """Pass an epoch on, now or in front of the next decision."""
         if self.round == 0 or self.has_open_sides:
             return [EpochPassedOn(barrier)]
+        assert not self._barriers or barrier.epoch > self._barriers[-1].epoch, (
+            f"{barrier} comes after {self._barriers[-1]}"
+        )
         self._barriers.append(barrier)
         return []
 
@@ -442,6 +447,7 @@ class Decider(LoopDecider):
         return self._begin() if self.round == 0 else self.end_round(parts)
 
     def _begin(self) -> list[ToHeads]:
+        assert len(self._parts) == self.head_count, "not all heads are ready to begin"
         is_over = self.is_unread or self.rounds_max == 0
         if self.has_open_sides and not is_over:
             return []
@@ -450,6 +456,7 @@ class Decider(LoopDecider):
         return self._decided(is_over=is_over)
 
     def _decided(self, *, is_over: bool) -> list[ToHeads]:
+        assert is_over == (self.round == 0), f"round {self.round}, is over: {is_over}"
         told: list[ToHeads] = [EpochPassedOn(barrier) for barrier in self._barriers]
         self._barriers.clear()
         return [*told, self._next_decision(self.value, is_over=is_over)]

@@ -63,6 +63,7 @@ class Story:
     """
 
     def __init__(self, began_ns: int = 0, entries_max: int = 300) -> None:
+        assert entries_max > 0, f"a story of {entries_max} decisions tells nothing"
         self.began_ns = began_ns
         self._count = 0
         self._routine: deque[StoryEntry] = deque(maxlen=entries_max)
@@ -111,4 +112,6 @@ class Story:
 
 def _brief(text: str) -> str:
     first = text.partition("\n")[0]
-    return first if len(first) <= _TEXT_MAX else f"{first[: _TEXT_MAX - 1]}…"
+    brief = first if len(first) <= _TEXT_MAX else f"{first[: _TEXT_MAX - 1]}…"
+    assert len(brief) <= _TEXT_MAX, f"{len(brief)} characters are not brief"
+    return brief

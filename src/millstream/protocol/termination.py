@@ -162,6 +162,7 @@ class TerminationDetector(LoopDecider):
         return []
 
     def _judge_parts(self, parts: list[ProbeReport]) -> list[ToHeads]:
+        assert len(parts) == self.head_count, f"{len(parts)} of {self.head_count} heads"
         if any(part.now is not None for part in parts):
             return self._probe_for_time(parts)
         return self._probe_for_end(parts)
@@ -208,6 +209,7 @@ class TerminationDetector(LoopDecider):
 
 def _least(watermarks: list[Watermark | None]) -> Watermark:
     """Return the watermark of several inputs; those that are over do not count."""
+    assert watermarks, "a loop without heads has no watermark"
     known = {
         i: watermark for i, watermark in enumerate(watermarks) if watermark is not None
     }
