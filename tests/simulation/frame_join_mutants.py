@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation import frame_join_flows as flows
 from tests.simulation.mutations import canary, wrapped
@@ -11,6 +11,7 @@ from tests.simulation.mutations import canary, wrapped
 from millstream.operators.frames.join_buffer import JoinBuffer
 from millstream.operators.joins.frame_base import FrameStreamJoinOperator
 from millstream.operators.joins.frame_interval import FrameIntervalJoinOperator
+from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
 @canary(flows.interval_joined_frames, "A restored join says again what it has said.")
 def restored_join_of_frames_knows_no_time(patch: Patch) -> None:
-    patch.setattr(FrameStreamJoinOperator, "_restored", lambda _: None)
+
+    def restored(original: Any, self: Any) -> None:
+        original(self)
+        self.facts.update(dict.fromkeys(self.facts, BEGINNING))
+
+    wrapped(patch, FrameStreamJoinOperator, "_restored", restored)
 
 
 @canary(flows.nearest_joined_frames, "Rows that were forgotten come back.")

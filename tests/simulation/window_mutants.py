@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @canary(flows.sliding_windows, "Nobody knows which windows of restored keys are next.")
 def restored_windows_are_not_found(patch: Patch) -> None:
-    patch.setattr(windows_time._TimeWindowOperator, "index", lambda _: None)
+    patch.setattr(windows_time.TimeWindowOperator, "index", lambda _: None)
 
 
 @canary(flows.session_windows, "Nobody knows when restored sessions are over.", seed=9)
 def restored_sessions_are_not_found(patch: Patch) -> None:
-    patch.setattr(windows_session._SessionOperator, "index", lambda _: None)
+    patch.setattr(windows_session.SessionOperator, "index", lambda _: None)
 
 
 @canary(flows.triggered_windows, "Rows that are gone are still in the next snapshot.")
@@ -41,7 +41,7 @@ def late_rows_are_judged_by_the_watermark_here(patch: Patch) -> None:
         entries, key, item, again = arguments
         original(self, entries, key, (int(item[0]), item[1]), again)
 
-    wrapped(patch, windows_time.EventTimeWindowOperator, "_take_one", take_one)
+    wrapped(patch, windows_time.TimeWindowOperator, "_take_one", take_one)
 
 
 @canary(
@@ -54,7 +54,7 @@ def lateness_is_forgotten_after_a_restart(patch: Patch) -> None:
         if self.reached > 0:
             self._lateness = 0
 
-    wrapped(patch, windows_time._TimeWindowOperator, "index", index)
+    wrapped(patch, windows_time.TimeWindowOperator, "index", index)
 
 
 @canary(flows.sliding_windows, "Windows that were over before the cut are given again.")

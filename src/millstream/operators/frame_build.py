@@ -31,16 +31,10 @@ from millstream.operators.joins.frame_whole import (
     FrameHashJoinOperator,
     FrameStaticJoinOperator,
 )
-from millstream.operators.joins.frame_window import (
-    FrameClockWindowJoinOperator,
-    FrameWindowJoinOperator,
-)
+from millstream.operators.joins.frame_window import FrameWindowJoinOperator
+from millstream.operators.time.clock import ClockJoinOperator, ClockWindowOperator
 from millstream.operators.time.frame_assign import FrameAssignTimestampsOperator
 from millstream.operators.time.frame_in_order import FrameSortByTimeOperator
-from millstream.operators.windows.frame_clock import (
-    FrameClockSessionOperator,
-    FrameClockTimeWindowOperator,
-)
 from millstream.operators.windows.frame_count import (
     FrameCountWindowOperator,
     FrameRowCountOperator,
@@ -132,18 +126,19 @@ def _counted(run: tuple[Node, ...], context: TaskContext) -> Operator:
 def _time_windowed(run: tuple[Node, ...], context: TaskContext) -> Operator:
     spec = run[-1].spec
     assert isinstance(spec, TimeWindowFrame)
-    if spec.is_by_clock:
-        return FrameClockTimeWindowOperator(run, context.state, context.clock)
-    return FrameTimeWindowOperator(run, context.state)
+    timed = FrameTimeWindowOperator(run, context.state)
+    return ClockWindowOperator(timed, context.clock) if spec.is_by_clock else timed
 
 
 def _sessions(run: tuple[Node, ...], context: TaskContext) -> Operator:
     spec = run[-1].spec
     assert isinstance(spec, SessionFrame)
-    if spec.is_by_clock:
-        every_ms = context.config.watermark_every_ms
-        return FrameClockSessionOperator(run, context.state, context.clock, every_ms)
-    return FrameSessionOperator(run, context.state)
+    timed = FrameSessionOperator(run, context.state)
+    if not spec.is_by_clock:
+        return timed
+    # All sessions are looked at together, so that is not done for each.
+    every_ms = context.config.watermark_every_ms
+    return ClockWindowOperator(timed, context.clock, every_ms)
 
 
 def _joined_by_key(run: tuple[Node, ...], context: TaskContext) -> Operator:
@@ -156,9 +151,8 @@ def _joined_by_key(run: tuple[Node, ...], context: TaskContext) -> Operator:
         return FrameIntervalJoinOperator(run, context.state)
     if isinstance(spec.by, JoinAsof):
         return FrameAsofJoinOperator(run, context.state)
-    if not spec.by.is_event_time:
-        return FrameClockWindowJoinOperator(run, context.state, context.clock)
-    return FrameWindowJoinOperator(run, context.state)
+    timed = FrameWindowJoinOperator(run, context.state)
+    return timed if spec.by.is_event_time else ClockJoinOperator(timed, context.clock)
 
 
 OPERATORS: dict[type[Spec], Factory] = {

@@ -86,11 +86,11 @@ class Read(Spec):
 class DeclaringFunction(Protocol):
     """A user's stateful function, as far as the plan knows it."""
 
-    def declared_state(self) -> list[tuple[str, tuple[str, ...]]]:
+    def _declared_state(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return what is kept of a key."""
         ...
 
-    def instance(self) -> Any:
+    def _instance(self) -> Any:
         """Return a copy for one task; its operator knows what it can do."""
         ...
 

@@ -13,7 +13,7 @@ from millstream.protocol.metrics import OutputMetrics, RoundMetrics, TaskMetrics
 from millstream.protocol.watermark import BEGINNING
 from millstream.runtime.channels import RemoteCarrier
 from millstream.runtime.intake import ChannelIntake
-from millstream.state.table_and_value import TableAndValue
+from millstream.state.table_and_time import TableAndTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,8 +103,8 @@ def _slowest(splits: dict[str, int]) -> tuple[tuple[str, int], ...]:
 
 def _entries(state: State | None) -> int:
     """Return how many keys a table has; none of other states, which have no keys."""
-    if isinstance(state, TableAndValue):
-        state = state._table  # noqa: SLF001 - nobody else counts
+    if isinstance(state, TableAndTime):
+        state = state.table
     items = getattr(state, "items", None)
     return len(items()) if items is not None and hasattr(state, "touch") else 0
 

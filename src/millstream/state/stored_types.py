@@ -80,10 +80,6 @@ RECORDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "millstream.operators.windows.time:_PanesAndBehind",
         ("panes", "behind"),
     ),
-    "panes told": (
-        "millstream.operators.windows.time:_PanesTold",
-        ("panes", "told"),
-    ),
     "piece": (
         "millstream.connectors.output:Piece",
         ("home", "folder", "name", "size"),

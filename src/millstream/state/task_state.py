@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from millstream.state.base import ShardRange
     from millstream.values import Value
 
-__all__ = ["TaskState"]
+__all__ = ["VALUES", "TaskCapture", "TaskState", "values_of"]
 
-_KINDS = (SegmentKind.TASK, SegmentKind.SHARED)
-"""Directories of before a value was shared have it as that of a task."""
+VALUES = (SegmentKind.TASK, SegmentKind.SHARED)
+"""How values are stored; those of before a value was shared are that of a task."""
 
 
 class TaskState:
@@ -72,13 +72,9 @@ class TaskState:
 
     def restore(self, segments: Iterable[Segment], shards: ShardRange) -> None:  # noqa: ARG002
         """Hand over the newest value of each former task."""
-        newest: dict[int, bytes] = {}
-        for segment in segments:
-            assert segment.kind in _KINDS, f"segment of kind {segment.kind}"
-            newest[segment.task] = segment.payload
-        if newest:
-            # The store has checked that the payloads are ours.
-            self._put([decode(newest[task]) for task in sorted(newest)])
+        values = values_of(segments)
+        if values:
+            self._put([values[task] for task in sorted(values)])
 
     def kept(self) -> Callable[[], None]:
         """Return what puts the value back as it is now."""
@@ -87,6 +83,16 @@ class TaskState:
 
     def close(self) -> None:
         """Do nothing: the operator owns the value."""
+
+
+def values_of(segments: Iterable[Segment]) -> dict[int, Value]:
+    """Return the newest value of each former task."""
+    newest: dict[int, bytes] = {}
+    for segment in segments:
+        assert segment.kind in VALUES, f"segment of kind {segment.kind}"
+        newest[segment.task] = segment.payload
+    # The store has checked that the payloads are ours.
+    return {task: decode(payload) for task, payload in newest.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ SINCE_4 = {
     "held parts": "pieces age_ns is_blank",
     "late row": "key value timestamp",
     "panes and behind": "panes behind",
-    "panes told": "panes told",
     "piece": "home folder name size",
     "rounds": "round done history",
     "row group": "path number rows",

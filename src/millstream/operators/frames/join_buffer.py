@@ -124,7 +124,7 @@ class JoinBuffer:
 
     def __init__(self, keys: tuple[str, ...], facts: dict[str, int]) -> None:
         self.keys = keys
-        #: What the logs of former tasks said, until somebody has looked at it.
+        #: What the logs of former tasks said, until somebody takes it.
         self.former: list[LogDelta] = []
         self._facts = facts
         self._runs: list[_Run] = []
@@ -226,7 +226,7 @@ class JoinBuffer:
         self._fresh = [(own, rows) for own, rows in fresh if own > stored]
 
     def restore_log(self, logs: Sequence[LogDelta]) -> None:
-        """Keep the rows of former tasks."""
+        """Let the owner take the rows of former tasks, in the order that it wants."""
         self.former = list(logs)
         leasts = {log.least for log in logs}
         if len(leasts) == 1:
@@ -234,9 +234,11 @@ class JoinBuffer:
         else:
             # What one of them has forgotten must not come back with the next segment.
             self._anew = self._stamp + 1
-        for log in logs:
-            if log.rows is not None and log.rows.height:
-                self._keep(log.rows)
+
+    def take(self, log: LogDelta) -> None:
+        """Keep the rows of a former task."""
+        if log.rows is not None and log.rows.height:
+            self._keep(log.rows)
 
 
 def _together(found: Sequence[pl.DataFrame]) -> pl.DataFrame | None:

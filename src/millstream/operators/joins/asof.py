@@ -45,9 +45,11 @@ class AsofJoinOperator(TimedJoinOperator):
     """Left rows that wait and right rows that may be needed, in the order of time."""
 
     def __init__(self, nodes: tuple[Node, ...], sides: Sides) -> None:
-        super().__init__(nodes, sides.table, sides.state)
         spec = nodes[0].spec
         assert isinstance(spec, JoinAsof)
+        super().__init__(
+            nodes, sides.table, sides.state, has_own_input=spec.is_broadcast
+        )
         self._how = spec.how
         self._direction = spec.direction
         self._tolerance = spec.tolerance

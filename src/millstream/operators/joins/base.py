@@ -17,8 +17,7 @@ from millstream.operators.due import DueKeys, chunks
 from millstream.operators.rows.by_key import KeyedEntries
 from millstream.plan.time import LateRow, LateTimestamp
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
-from millstream.state.table_and_value import TableAndValue
-from millstream.state.task_state import TaskState
+from millstream.state.table_and_time import TableAndTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,6 +86,8 @@ class TimedJoinOperator(KeyedJoinOperator, TimedOperator):
     ----------
     kept
         What is stored, if that is not the table itself.
+    has_own_input
+        Whether left rows come as they are, and not by key.
     """
 
     late: list[LateRow]
@@ -96,13 +97,20 @@ class TimedJoinOperator(KeyedJoinOperator, TimedOperator):
         nodes: tuple[Node, ...],
         table: Table,
         kept: State | None = None,
+        *,
+        has_own_input: bool = False,
     ) -> None:
         super().__init__(nodes, table)
         #: Nothing of this time or earlier follows, except what is late.
         self.reached = BEGINNING
         self.due = DueKeys()
-        value = TaskState(lambda: self.reached, self._put_reached, is_shared=True)
-        self.state = TableAndValue(table if kept is None else kept, value, self.index)
+        self.state = TableAndTime(
+            table if kept is None else kept,
+            lambda: self.reached,
+            self._put_reached,
+            self.index,
+            has_own_input=has_own_input,
+        )
 
     @abstractmethod
     def index(self) -> None:
@@ -118,9 +126,9 @@ class TimedJoinOperator(KeyedJoinOperator, TimedOperator):
     def advance(self, time: int) -> Iterator[Rows]:
         """Yield what follows for keys that are due."""
         self.reached = max(self.reached, time)
-        due = [key for _, keys in self.due.taken(time) for key in keys]
+        due = [key for _, keys in self.due.taken(self.reached) for key in keys]
         for some in chunks(due, CHUNK_KEYS):
-            rows = self.settle(some, time)
+            rows = self.settle(some, self.reached)
             if rows:
                 yield rows
 
@@ -149,9 +157,8 @@ class TimedJoinOperator(KeyedJoinOperator, TimedOperator):
             return time
         return LateTimestamp(int(time), max(self.reached, origin_watermark(time)))
 
-    def _put_reached(self, values: list[int]) -> None:
-        """Go on from the earliest of several, so that nothing is late that was not."""
-        self.reached = min(values)
+    def _put_reached(self, time: int) -> None:
+        self.reached = time
 
     def leave_out(self, key: Any, value: Any, time: int) -> None:
         """Put a row aside that came too late."""

@@ -9,10 +9,8 @@ from millstream.operators.joins.interval import IntervalJoinOperator
 from millstream.operators.joins.regular import HashJoinOperator
 from millstream.operators.joins.sides import KeyedSides, WholeSides
 from millstream.operators.joins.table import TableJoinOperator
-from millstream.operators.joins.window import (
-    ClockWindowJoinOperator,
-    WindowJoinOperator,
-)
+from millstream.operators.joins.window import WindowJoinOperator
+from millstream.operators.time.clock import ClockJoinOperator
 from millstream.plan.joins import Join, JoinAsof, JoinInterval, JoinTable, JoinWindow
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def join_operator(run: tuple[Node, ...], context: TaskContext) -> Operator:
         case JoinWindow(is_event_time=True):
             return WindowJoinOperator(run, table)
         case JoinWindow():
-            return ClockWindowJoinOperator(run, table, context.clock)
+            return ClockJoinOperator(WindowJoinOperator(run, table), context.clock)
         case JoinInterval():
             return IntervalJoinOperator(run, table)
         case JoinAsof() | JoinTable():

@@ -28,7 +28,7 @@ from millstream.plan.joins import LEFT, RIGHT, Direction, How, JoinAsof
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
@@ -78,6 +78,7 @@ class FrameAsofJoinOperator(FrameStreamJoinOperator):
 
     def advance(self, time: int) -> Iterator[Any]:
         """Yield the left rows of which the partner is certain."""
+        yield from self.pending_output()
         self.reached = max(self.reached, time)
         come = self.sides[LEFT].between(BEGINNING, self.reached)
         if come is not None or self._quiet_until <= self.reached:
@@ -254,14 +255,6 @@ class FrameAsofJoinOperator(FrameStreamJoinOperator):
         serves = pl.max_horizontal(TIME, ORIGIN_WATERMARK) <= until
         last = pl.col(TIME).filter(serves).max().over(self.output.right_on)
         right.thin_out(rows.filter((pl.col(TIME) >= last).fill_null(value=True)))
-
-    def emit_missed(
-        self,
-        rows: tuple[pl.DataFrame | None, ...],  # noqa: ARG002 - all are asked again
-        facts: dict[str, int],  # noqa: ARG002
-    ) -> Iterable[pl.DataFrame]:
-        """Say nothing: left rows that are kept have not been decided."""
-        return ()
 
     def _restored(self) -> None:
         super()._restored()

@@ -8,7 +8,6 @@ its end and is forgotten by time, which is what snapshots store with little.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -18,6 +17,7 @@ from millstream.operators.frames.join_buffer import JoinBuffer
 from millstream.plan.frame_joins import LATE_SIDE, JoinFrameStreams, late_name
 from millstream.plan.frame_windows import HIDDEN, ORIGIN_WATERMARK, TIME
 from millstream.plan.joins import LEFT, RIGHT, How
+from millstream.protocol.former_times import take_over
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.frame_logs import FrameLogsState
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from millstream.plan.logical import Node
+    from millstream.state.frame_log import LogDelta
     from millstream.state.settings import StateSettings
 
 __all__ = [
@@ -166,6 +167,9 @@ class FrameStreamJoinOperator(TwoInputOperator, TimedOperator):
         Whether left rows whose time has come are kept apart from the others.
     """
 
+    #: Which fact says up to when all was emitted.
+    emitted_fact = _REACHED
+
     def __init__(
         self,
         nodes: tuple[Node, ...],
@@ -228,23 +232,34 @@ class FrameStreamJoinOperator(TwoInputOperator, TimedOperator):
         pending_output, self._pending_output = self._pending_output, []
         return pending_output
 
+    def flush(self) -> Any:
+        """Return what is to be said before anything else: snapshots do not have it."""
+        pending_output = self.pending_output()
+        return pl.concat(pending_output) if pending_output else []
+
     def _restored(self) -> None:
-        """Go on from the latest of former tasks; what others had not said is owed."""
+        """Take the rows of former tasks."""
         former = list(zip(*(log.former for log in self._logs), strict=True))
         for log in self._logs:
             log.former = []
-        for name in self.facts if former else ():
-            self.facts[name] = max(logs[0].facts[name] for logs in former)
-        for logs in former:
-            if logs[0].facts != self.facts:
-                rows = tuple(log.rows for log in logs)
-                self._pending_output += self.emit_missed(rows, logs[0].facts)
 
-    @abstractmethod
-    def emit_missed(
-        self, rows: tuple[pl.DataFrame | None, ...], facts: dict[str, int]
-    ) -> Iterable[pl.DataFrame]:
-        """Return what rows of a former task have to say that had only come to `facts`."""
+        def take(parts: list[tuple[LogDelta, ...]]) -> None:
+            for logs in parts:
+                for name, time in logs[0].facts.items():
+                    self.facts[name] = max(self.facts[name], time)
+                for log, told in zip(self._logs, logs, strict=True):
+                    log.take(told)
+
+        times = [logs[0].facts[self.emitted_fact] for logs in former]
+        take_over(zip(times, former, strict=True), self._catch_up, take)
+
+    def _catch_up(self, time: int) -> None:
+        """Bring what was restored so far to a time; what follows from it is pending."""
+        self._pending_output = list(self.emit_until(time))
+
+    def emit_until(self, time: int) -> Iterable[Any]:
+        """Yield what is pending, and what follows from time having come to `time`."""
+        return self.advance(time)
 
     # Rows that have just come
 

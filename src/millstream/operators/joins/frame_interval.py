@@ -30,7 +30,7 @@ from millstream.plan.joins import LEFT, RIGHT, How, Join, JoinInterval
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from millstream.plan.logical import Node
     from millstream.ports import Clock
@@ -45,6 +45,8 @@ _SAID = "said"
 
 class FrameIntervalJoinOperator(FrameStreamJoinOperator):
     """Rows of both sides until no partner can come and no witness is needed."""
+
+    emitted_fact = _SAID
 
     def __init__(
         self,
@@ -197,18 +199,8 @@ class FrameIntervalJoinOperator(FrameStreamJoinOperator):
             if self.reached > BEGINNING:
                 side.forget(self.reached - stays + 1)
 
-    def emit_missed(
-        self, rows: tuple[pl.DataFrame | None, ...], facts: dict[str, int]
-    ) -> Iterable[pl.DataFrame]:
-        """Return the rows that stay alone, of a task that had said less."""
-        for side in (LEFT, RIGHT):
-            own = rows[side]
-            if own is not None and self._how.pads(side):
-                certain = pl.col(TIME) + self._waits[side]
-                is_due = certain.is_between(
-                    facts[_SAID], self.facts[_SAID], closed="right"
-                )
-                yield from self._lonely(own.filter(is_due), side)
+    def emit_until(self, time: int) -> Iterator[pl.DataFrame]:
+        return self.say(time)
 
 
 class FrameKeyedJoinOperator(FrameIntervalJoinOperator, TickingOperator):

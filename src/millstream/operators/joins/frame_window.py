@@ -15,24 +15,22 @@ import polars as pl
 
 from millstream.operators.frames.join_buffer import clipped
 from millstream.operators.joins.frame_base import NO_WATERMARK, FrameStreamJoinOperator
-from millstream.operators.time.frame_clock import ByClock
 from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME, WINDOW
 from millstream.plan.joins import LEFT, RIGHT, How, JoinWindow
 from millstream.plan.windows import Panes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
 
-__all__ = ["FrameClockWindowJoinOperator", "FrameWindowJoinOperator"]
+__all__ = ["FrameWindowJoinOperator"]
 
 EXPLODED_ROWS = 1 << 20
 """About so many rows of windows are joined at once."""
 
 _FIRST, _LAST = "__first_window", "__last_window"
-_FACT = "reached"
 
 
 class FrameWindowJoinOperator(FrameStreamJoinOperator):
@@ -44,6 +42,7 @@ class FrameWindowJoinOperator(FrameStreamJoinOperator):
         super().__init__(nodes, settings)
         spec = self._spec.by
         assert isinstance(spec, JoinWindow)
+        self._is_event_time = spec.is_event_time
         self._panes = Panes(spec.size, spec.slide, spec.offset)
 
     def process(self, rows: Any, port: int) -> Any:
@@ -58,6 +57,11 @@ class FrameWindowJoinOperator(FrameStreamJoinOperator):
             rows = self.output.can_meet(rows, port)
         self.sides[port].add(rows)
         return []
+
+    def process_at(self, rows: Any, port: int, time: int) -> Any:
+        """Take rows that all come at a time after what was reached."""
+        now = pl.lit(time, pl.Int64).alias(TIME)
+        return self.process(rows.with_columns(now, NO_WATERMARK), port)
 
     def _end(self, window: pl.Expr) -> pl.Expr:
         """Return the end of a window."""
@@ -78,12 +82,17 @@ class FrameWindowJoinOperator(FrameStreamJoinOperator):
         for side in self.sides:
             side.forget(panes.start(last + 1))
 
-    def emit_missed(
-        self, rows: tuple[pl.DataFrame | None, ...], facts: dict[str, int]
-    ) -> Iterable[pl.DataFrame]:
-        """Return the windows that are over, of a task that had not come so far."""
-        over = self._panes.over
-        return self._joined(list(rows), over(facts[_FACT]), over(self.reached))
+    def next_due(self) -> int | None:
+        """Return when the first window is over that has rows."""
+        if self.has_pending_output:
+            return self.reached
+        firsts = [first for side in self.sides if (first := side.first()) is not None]
+        if not firsts:
+            return None
+        panes = self._panes
+        window = panes.first_window(panes.of(min(firsts)))
+        window = max(window, panes.over(self.reached) + 1)
+        return panes.start(window) + panes.size - 1
 
     def _joined(
         self, found: list[pl.DataFrame | None], after: int, last: int
@@ -101,6 +110,8 @@ class FrameWindowJoinOperator(FrameStreamJoinOperator):
 
     def hidden(self) -> tuple[pl.Expr, ...]:
         """Return the columns that results have besides those that users see."""
+        if not self._is_event_time:
+            return ()
         return (self._end(pl.col(WINDOW)) - 1).alias(TIME), NO_WATERMARK
 
     def _with_windows(self, rows: pl.DataFrame, after: int, last: int) -> pl.DataFrame:
@@ -135,34 +146,6 @@ class FrameWindowJoinOperator(FrameStreamJoinOperator):
             elif not is_semi:
                 made.append(output.unmatched(rows, side, *hidden))
         yield from (rows for rows in made if rows.height)
-
-
-class FrameClockWindowJoinOperator(ByClock, FrameWindowJoinOperator):
-    """Windows of the wall clock: rows lie where the clock stands when they come."""
-
-    def process(self, rows: Any, port: int) -> Any:
-        now = pl.lit(self.now_ms, pl.Int64).alias(TIME)
-        made = super().process(rows.with_columns(now, NO_WATERMARK), port)
-        self.set_tick()
-        return made
-
-    def hidden(self) -> tuple[pl.Expr, ...]:
-        return ()
-
-    def set_tick(self) -> None:
-        panes = self._panes
-        firsts = [first for side in self.sides if (first := side.first()) is not None]
-        self.tick_at_ms = None
-        if firsts:
-            window = panes.first_window(panes.of(min(firsts)))
-            window = max(window, panes.over(self.reached) + 1)
-            self.tick_at_ms = panes.start(window) + panes.size
-        if self.has_pending_output:
-            self.tick_at_ms = self.reached + 1
-
-    def _restored(self) -> None:
-        super()._restored()
-        self.set_tick()
 
 
 def _last_window(panes: Panes) -> pl.Expr:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import TickingOperator
 from millstream.operators.due import chunks
 from millstream.operators.joins.base import (
     CHUNK_KEYS,
@@ -20,17 +19,15 @@ from millstream.operators.joins.base import (
     origin_watermark,
 )
 from millstream.plan.joins import LEFT, RIGHT, How, JoinWindow
-from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
-    from millstream.ports import Clock
     from millstream.state.table import Table
 
-__all__ = ["ClockWindowJoinOperator", "WindowJoinOperator"]
+__all__ = ["WindowJoinOperator"]
 
 _FIRED, _PANES = 0, 1
 
@@ -43,6 +40,7 @@ class WindowJoinOperator(TimedJoinOperator):
         spec = nodes[0].spec
         assert isinstance(spec, JoinWindow)
         self._how = spec.how
+        self._makes_times = spec.is_event_time
         self._size, self._slide, self._offset = spec.size, spec.slide, spec.offset
         self._pane = gcd(spec.size, spec.slide)
 
@@ -50,6 +48,13 @@ class WindowJoinOperator(TimedJoinOperator):
         entries = self.touched(rows)
         for key, (given, value) in rows:
             self._take(entries, key, self.placed(given), value, port)
+        return []
+
+    def process_at(self, rows: Rows, port: int, time: int) -> Rows:
+        """Take rows without timestamps that all come at a time after what was reached."""
+        entries = self.touched(rows)
+        for key, value in rows:
+            self._take(entries, key, time, value, port)
         return []
 
     def _take(
@@ -87,6 +92,10 @@ class WindowJoinOperator(TimedJoinOperator):
             end = max(end, fired + self._slide)
         self.due.add(key, end - 1)
 
+    def next_due(self) -> int | None:
+        """Return when the next window is over."""
+        return self.due.first
+
     def index(self) -> None:
         self.due.clear()
         for entries in self.batches():
@@ -97,7 +106,7 @@ class WindowJoinOperator(TimedJoinOperator):
     def advance(self, time: int) -> Iterator[Rows]:
         """Yield what the windows hold that end until `time`, one after the other."""
         self.reached = max(self.reached, time)
-        for due, keys in self.due.taken(time):
+        for due, keys in self.due.taken(self.reached):
             for some in chunks(keys, CHUNK_KEYS):
                 rows = self.settle(some, due)
                 if rows:
@@ -113,7 +122,10 @@ class WindowJoinOperator(TimedJoinOperator):
                 continue
             panes = entry[_PANES]
             joined = self._joined(*self._rows_of(panes, end))
-            result += [self.made(key, time, value) for value in joined]
+            if self._makes_times:
+                result += [(key, (time, value)) for value in joined]
+            else:
+                result += [(key, value) for value in joined]
             for pane in [pane for pane in panes if self._last_end(pane) <= end]:
                 del panes[pane]
             entry[_FIRED] = end
@@ -122,10 +134,6 @@ class WindowJoinOperator(TimedJoinOperator):
             else:
                 del entries[key]
         return result
-
-    def made(self, key: Any, time: int, value: Any) -> Any:
-        """Return a row of the result."""
-        return key, (time, value)
 
     def _rows_of(self, panes: dict[int, Any], end: int) -> tuple[list[Any], list[Any]]:
         """Return the values of a window, by side."""
@@ -156,40 +164,3 @@ class WindowJoinOperator(TimedJoinOperator):
         if left and how.pads_left:
             return [(value, None) for value in left]
         return [(None, value) for value in right] if how.pads_right else []
-
-
-class ClockWindowJoinOperator(WindowJoinOperator, TickingOperator):
-    """Windows of the wall clock: rows lie where the clock stands when they come."""
-
-    def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:
-        super().__init__(nodes, table)
-        self._clock = clock
-        self._now_ms = BEGINNING
-
-    @property
-    def tick_at_ms(self) -> int | None:  # type: ignore[override]  # follows from the rows
-        """The end of the next window."""
-        first = self.due.first
-        return None if first is None else first + 1
-
-    def process(self, rows: Rows, port: int) -> Rows:
-        # A clock that was set back must not open a window that is over.
-        self._now_ms = max(self._now_ms, self._clock.wall_ms())
-        entries = self.touched(rows)
-        for key, value in rows:
-            self._take(entries, key, self._now_ms, value, port)
-        return []
-
-    def advance(self, time: int) -> Iterator[Rows]:  # noqa: ARG002 - of the wall clock
-        return iter(())
-
-    def tick(self, now_ms: int) -> Iterator[Rows]:
-        """Yield what the windows hold that are over."""
-        self._now_ms = max(self._now_ms, now_ms)
-        return super().advance(now_ms - 1)
-
-    def finish(self) -> Iterable[Rows]:
-        return super().advance(END_OF_TIME)
-
-    def made(self, key: Any, time: int, value: Any) -> Any:  # noqa: ARG002 - without time
-        return key, value

@@ -26,10 +26,9 @@ from millstream.operators.rows.timers import (
 from millstream.plan.aggregate import MISSING
 from millstream.plan.nodes import Process
 from millstream.plan.time import LateRow, LateTimestamp
-from millstream.protocol.watermark import END_OF_TIME
+from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.keyhash import key_hash
-from millstream.state.table_and_value import TableAndValue
-from millstream.state.task_state import TaskState
+from millstream.state.table_and_time import TableAndTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -76,10 +75,9 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
         #: When to look at each key: at its earliest timer, or before.
         self._indexes: dict[Kind, DueKeys] = {EVENT: DueKeys(), PROCESSING: DueKeys()}
         if self._is_timed:
-            reached = TaskState(
-                lambda: self._function.watermark, self._put_watermarks, is_shared=True
+            self.state = TableAndTime(
+                table, lambda: self._function.watermark, self._put_reached, do_nothing
             )
-            self.state = TableAndValue(table, reached, do_nothing)
         self._has_times = self._function.has_times or spec.in_time_order
         self._is_indexed = not self._has_times
         if not self._is_indexed:
@@ -276,10 +274,8 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
             )
             raise UsageError(msg)
 
-    def _put_watermarks(self, values: list[int | None]) -> None:
-        """Begin where the last of former tasks was."""
-        known = [time for time in values if time is not None]
-        self._function.watermark = min(known) if len(known) == len(values) else None
+    def _put_reached(self, time: int) -> None:
+        self._function.watermark = None if time == BEGINNING else time
 
     def _find_restored(self) -> None:
         """Find out, once, what is due of what was restored."""

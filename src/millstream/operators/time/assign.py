@@ -24,6 +24,7 @@ from millstream.plan.time import (
     LateTimestamp,
     timestamp,
 )
+from millstream.protocol.former_times import earliest_time
 from millstream.protocol.watermark import (
     BEGINNING,
     END_OF_TIME,
@@ -213,7 +214,7 @@ class TimestampAssigner(OneInputOperator):
 
     def _put(self, values: list[Kept]) -> None:
         """Take the watermarks of former tasks; where two differ, the safer one counts."""
-        self._told_before = min(told for _, _, told in values)
+        self._told_before = earliest_time(told for _, _, told in values)
         for watermarks, rules, _ in values:
             for origin, time in watermarks.items():
                 if time <= self.watermarks.get(origin, time):

@@ -13,6 +13,7 @@ from millstream.operators.base import OneInputOperator, TimedOperator
 from millstream.operators.frames.join_buffer import JoinBuffer
 from millstream.operators.time.late import with_late
 from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME, OrderFrame
+from millstream.protocol.former_times import latest_time
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.frame_logs import FrameLogsState
 
@@ -74,5 +75,6 @@ class FrameSortByTimeOperator(OneInputOperator, TimedOperator):
 
     def _restored(self) -> None:
         former, self._waiting.former = self._waiting.former, []
-        reached = [log.facts[_REACHED] for log in former]
-        self._facts[_REACHED] = max(reached, default=BEGINNING)
+        self._facts[_REACHED] = latest_time(log.facts[_REACHED] for log in former)
+        for log in former:
+            self._waiting.take(log)

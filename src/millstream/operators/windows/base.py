@@ -9,13 +9,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import TickingOperator, TimedOperator
+from millstream.operators.base import TimedOperator
 from millstream.operators.rows.by_key import KeyedOperator
 from millstream.plan.time import LateRow
 from millstream.plan.windows import Windowed
 from millstream.protocol.watermark import BEGINNING
-from millstream.state.table_and_value import TableAndValue
-from millstream.state.task_state import TaskState
+from millstream.state.table_and_time import TableAndTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,10 +22,9 @@ if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
     from millstream.plan.windows import Window
-    from millstream.ports import Clock
     from millstream.state.table import Table
 
-__all__ = ["ByTheClock", "KeyedWindowOperator", "TimedWindowOperator"]
+__all__ = ["KeyedWindowOperator", "TimedWindowOperator"]
 
 
 class KeyedWindowOperator(KeyedOperator):
@@ -64,12 +62,20 @@ class TimedWindowOperator(KeyedWindowOperator, TimedOperator):
         super().__init__(nodes, table)
         #: Nothing of this time or earlier follows, except what is late.
         self.reached = BEGINNING
-        value = TaskState(lambda: self.reached, self._put_reached, is_shared=True)
-        self.state = TableAndValue(table, value, self.index)
+        self.state = TableAndTime(
+            table, lambda: self.reached, self._put_reached, self.index
+        )
 
     @abstractmethod
-    def find_due(self) -> None:
-        """Find out when the keys whose entries are there have something to do."""
+    def index(self) -> None:
+        """Find out when the keys whose entries are there have something to do.
+
+        What is known to be due before stays so.
+        """
+
+    @abstractmethod
+    def forget_due(self) -> None:
+        """Let no key have anything to do."""
 
     @abstractmethod
     def fire(self, time: int) -> Iterator[Rows]:
@@ -77,15 +83,7 @@ class TimedWindowOperator(KeyedWindowOperator, TimedOperator):
 
     def advance(self, time: int) -> Iterable[Rows]:
         self.reached = max(self.reached, time)
-        return self.fire(time)
-
-    def index(self) -> None:
-        """Find out what follows from entries that were restored, or are gone."""
-        self.find_due()
-        self.set_tick()
-
-    def set_tick(self) -> None:
-        """Ask to be called by the clock, where that is what counts."""
+        return self.fire(self.reached)
 
     def be_late(self, key: Any, item: Any) -> None:
         """Put a row where late ones go."""
@@ -98,35 +96,7 @@ class TimedWindowOperator(KeyedWindowOperator, TimedOperator):
         super().reset()
 
     def begin_anew(self) -> None:
-        self.index()
+        self.forget_due()
 
-    def _put_reached(self, values: list[int]) -> None:
-        """Go on from the earliest of several, so that nothing is late that was not."""
-        self.reached = min(values)
-
-
-class ByTheClock(TimedWindowOperator, TickingOperator):
-    """Windows of processing time: a row has the time at which it comes."""
-
-    def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:
-        super().__init__(nodes, table)
-        self.clock = clock
-
-    def now(self) -> int:
-        """Return the time of rows that come now; it never goes back."""
-        return max(self.clock.wall_ms(), self.reached + 1)
-
-    @abstractmethod
-    def due_ms(self) -> int | None:
-        """Return when the next window is over."""
-
-    def set_tick(self) -> None:
-        self.tick_at_ms = self.due_ms()
-
-    def advance(self, time: int) -> Iterable[Rows]:  # noqa: ARG002 - not our time
-        return ()
-
-    def tick(self, now_ms: int) -> Iterator[Rows]:
-        self.reached = max(self.reached, now_ms - 1)
-        yield from self.fire(self.reached)
-        self.set_tick()
+    def _put_reached(self, time: int) -> None:
+        self.reached = time

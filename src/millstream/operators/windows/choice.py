@@ -5,20 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
+from millstream.operators.time.clock import ClockWindowOperator
 from millstream.operators.windows.count import (
     CountWindowOperator,
     PanedCountWindowOperator,
     WindowCountOperator,
     has_few_panes,
 )
-from millstream.operators.windows.session import (
-    ClockSessionOperator,
-    EventTimeSessionOperator,
-)
-from millstream.operators.windows.time import (
-    ClockTimeWindowOperator,
-    EventTimeWindowOperator,
-)
+from millstream.operators.windows.session import SessionOperator
+from millstream.operators.windows.time import TimeWindowOperator
 from millstream.operators.windows.triggered import TriggeredWindowOperator
 from millstream.plan.windows import (
     CountWindows,
@@ -49,14 +44,12 @@ def window_operator(run: tuple[Node, ...], table: Table, clock: Clock) -> Operat
     match spec.window:
         case CountWindows() as window:
             return _count_operator(run, spec, window, table)
-        case TimeWindows(time="event"):
-            return EventTimeWindowOperator(run, table)
-        case TimeWindows():
-            return ClockTimeWindowOperator(run, table, clock)
-        case SessionWindows(time="event"):
-            return EventTimeSessionOperator(run, table)
-        case SessionWindows():
-            return ClockSessionOperator(run, table, clock)
+        case TimeWindows() | SessionWindows() as window:
+            is_session = isinstance(window, SessionWindows)
+            timed = (SessionOperator if is_session else TimeWindowOperator)(run, table)
+            return (
+                timed if window.time == "event" else ClockWindowOperator(timed, clock)
+            )
         case GlobalWindow():
             return TriggeredWindowOperator(run, table, clock)
         case _:

@@ -27,6 +27,7 @@ from millstream.plan.frame_windows import (
     WINDOW,
     SessionFrame,
 )
+from millstream.protocol.former_times import latest_time
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.frame_log import LogDelta
 
@@ -55,19 +56,26 @@ class FrameSessionOperator(LoggedWindowOperator[SessionFrame], TimedOperator):
         #: Nothing of this time or earlier follows, except what is late.
         self.reached = BEGINNING
         #: No session is over before this time.
-        self.next_due = END_OF_TIME
+        self._until = END_OF_TIME
 
     def process(self, rows: Any) -> Any:
         rows = self._on_time(rows)
         if rows.height:
-            self.take(self._begun(rows.sort(WINDOW, maintain_order=True)))
+            self._take(self._begun(rows.sort(WINDOW, maintain_order=True)))
         return []
 
-    def take(self, rows: pl.DataFrame) -> None:
+    def process_at(self, rows: Any, time: int) -> Any:
+        """Take rows that all come at a time after what was reached."""
+        times = {WINDOW: time, END: time + self.spec.gap_ms}
+        columns = [pl.lit(at, pl.Int64).alias(name) for name, at in times.items()]
+        self._take(rows.with_columns(columns))
+        return []
+
+    def _take(self, rows: pl.DataFrame) -> None:
         """Keep rows that know when their sessions begin, and how far they reach."""
         least = rows[END].min()
         assert isinstance(least, int)
-        self.next_due = min(self.next_due, least - 1)
+        self._until = min(self._until, least - 1)
         self._sessions.add_rows(rows)
         self._fresh_rows += rows.height
         if self._fresh_rows > max(_FRESH_ROWS, self._joined_rows):
@@ -115,11 +123,11 @@ class FrameSessionOperator(LoggedWindowOperator[SessionFrame], TimedOperator):
     def advance(self, time: int) -> Iterator[Any]:
         """Yield the sessions that are over by now."""
         self.reached = max(self.reached, time)
-        if self.reached < self.next_due:
+        if self.reached < self._until:
             return
         rows = self._sessions.merged()
         self._sessions = PartialTable(self._aggregation)
-        self.next_due = END_OF_TIME
+        self._until = END_OF_TIME
         if rows is None:
             return
         is_due = pl.col(END).min().over(self._keys) - 1 <= self.reached
@@ -160,7 +168,11 @@ class FrameSessionOperator(LoggedWindowOperator[SessionFrame], TimedOperator):
         lateness_ms = self.spec.lateness_ms
         wait_ms = pl.when(pl.col(_IS_FRESH) > 0).then(0).otherwise(lateness_ms)
         until = rows.select((pl.col(END) - 1 + wait_ms).min()).item()
-        self.next_due = min(self.next_due, until)
+        self._until = min(self._until, until)
+
+    def next_due(self) -> int | None:
+        """Return when a session may be over."""
+        return None if self._until == END_OF_TIME else self._until
 
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
@@ -172,8 +184,8 @@ class FrameSessionOperator(LoggedWindowOperator[SessionFrame], TimedOperator):
         return LogDelta(self._sessions.merged(), True, {"reached": self.reached})  # noqa: FBT003
 
     def restore_log(self, logs: Sequence[LogDelta]) -> None:
-        """Take the sessions of former tasks."""
-        self.reached = max(log.facts["reached"] for log in logs)
+        """Take the sessions of former tasks, which know whether they were told."""
+        self.reached = latest_time(log.facts["reached"] for log in logs)
         for log in logs:
             if log.rows is not None:
                 self._keep(log.rows)

@@ -30,6 +30,7 @@ from millstream.plan.frame_windows import (
     CombinePanes,
     TimeWindowFrame,
 )
+from millstream.protocol.former_times import take_over
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.frame_log import LogDelta
 
@@ -156,18 +157,15 @@ class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame], TimedOperat
     _anew = 0
 
     def begin(self) -> None:
-        self.runs = self._empty()
+        spec = self.spec
+        self.runs = PaneRuns(spec.aggregation, spec.panes, engine=self.engine)
         #: Nothing of this time or earlier follows, except what is late.
         self.reached = BEGINNING
         #: The last window that was told.
         self.fired = self.spec.panes.over(BEGINNING)
         #: Windows that were told before they were complete, and results to be sent.
         self._changed: list[pl.DataFrame] = []
-        self.pending_output: list[pl.DataFrame] = []
-
-    def _empty(self) -> PaneRuns:
-        spec = self.spec
-        return PaneRuns(spec.aggregation, spec.panes, engine=self.engine)
+        self._pending_output: list[pl.DataFrame] = []
 
     def process(self, rows: Any) -> Any:
         if self.spec.is_combined:
@@ -181,6 +179,14 @@ class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame], TimedOperat
             self._note_changed(placed.bounded)
         if placed.late is not None:
             self._leave_out(placed.late)
+        return self.flush()
+
+    def process_at(self, rows: Any, time: int) -> Any:
+        """Take rows that all come at a time after what was reached."""
+        panes = self.spec.panes
+        pane = panes.of(time)
+        if panes.first_window(pane) <= panes.last_window(pane):
+            self.runs.add_rows(rows.with_columns(pl.lit(pane, pl.Int64).alias(PANE)))
         return self.flush()
 
     def _add_parts(self, parts: pl.DataFrame) -> None:
@@ -219,7 +225,7 @@ class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame], TimedOperat
 
     def flush(self) -> Any:
         """Return the windows that have changed since they were told."""
-        told, self.pending_output = self.pending_output, []
+        told, self._pending_output = self._pending_output, []
         if self._changed:
             changed, self._changed = pl.concat(self._changed).unique(), []
             told += self._told(self.runs.windows_again(changed))
@@ -238,6 +244,16 @@ class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame], TimedOperat
         for made in self._told(self.runs.windows(after, last)):
             yield from made.iter_slices(_ROWS_MAX)
         self.runs.forget(self.spec.panes.begin(self._kept()))
+
+    def next_due(self) -> int | None:
+        """Return when the first window is over that was not told."""
+        if self._pending_output:
+            return self.reached
+        pane, panes = self.runs.first_pane(), self.spec.panes
+        if pane is None:
+            return None
+        window = max(panes.first_window(pane), self.fired + 1)
+        return panes.start(window) + panes.size - 1
 
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
@@ -278,19 +294,18 @@ class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame], TimedOperat
         self.runs.stamp, self.runs.stored = stamp, stored
 
     def restore_log(self, logs: Sequence[LogDelta]) -> None:
-        """Take the parts of former tasks; what one of them has told, all have."""
-        self.reached = max(log.facts["reached"] for log in logs)
-        self.fired = self.spec.panes.over(self.reached)
-        for log in logs:
-            if log.rows is None:
-                continue
-            fired = self.spec.panes.over(log.facts["reached"])
-            if fired < self.fired:
-                behind = self._empty()
-                behind.restore(log.rows)
-                self.pending_output += self._told(behind.windows(fired, self.fired))
-            self.runs.restore(log.rows)
-        self.runs.forget(self.spec.panes.begin(self._kept()))
+        """Take the parts of former tasks."""
+
+        def take(parts: list[LogDelta]) -> None:
+            for log in parts:
+                if log.rows is not None:
+                    self.runs.restore(log.rows)
+
+        take_over(((log.facts["reached"], log) for log in logs), self._catch_up, take)
+
+    def _catch_up(self, time: int) -> None:
+        """Bring what was restored so far to a time; what follows from it is pending."""
+        self._pending_output = list(self.advance(time))
 
 
 def windows_told(

@@ -34,6 +34,7 @@ from millstream.plan.frame_windows import (
     WINDOW,
     TriggerFrame,
 )
+from millstream.protocol.former_times import latest_time
 from millstream.protocol.watermark import BEGINNING
 from millstream.state.frame_log import LogDelta
 from millstream.state.plain import decode, encode
@@ -267,7 +268,7 @@ class FrameTriggeredOperator(
 
     def restore_log(self, logs: Sequence[LogDelta]) -> None:
         """Take the keys of former tasks; what was told last of a key counts."""
-        self._reached = max(log.facts["reached"] for log in logs)
+        self._reached = latest_time(log.facts["reached"] for log in logs)
         found = [log.rows for log in logs if log.rows is not None]
         if not found:
             return

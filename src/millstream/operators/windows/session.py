@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.due import DueKeys, chunks
-from millstream.operators.windows.base import ByTheClock, TimedWindowOperator
+from millstream.operators.windows.base import TimedWindowOperator
 from millstream.operators.windows.content import content_of
 from millstream.plan.time import LateTimestamp
 from millstream.plan.windows import SessionWindows, Window
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     Session = list[Any]
     """Start, end, whether its result was given, and what is stored of its rows."""
 
-__all__ = ["ClockSessionOperator", "EventTimeSessionOperator"]
+__all__ = ["SessionOperator"]
 
 _START, _END, _IS_GIVEN, _STORED = range(4)
 _BATCH_ROWS = 1024
 
 
-class _SessionOperator(TimedWindowOperator):
+class SessionOperator(TimedWindowOperator):
+    """Sessions by the timestamps of rows."""
+
     def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         window = self.spec.window
@@ -64,8 +66,14 @@ class _SessionOperator(TimedWindowOperator):
     def finish(self) -> Iterable[Rows]:
         return self.fire(END_OF_TIME)
 
-    def find_due(self) -> None:
+    def next_due(self) -> int | None:
+        """Return when the next session may be over."""
+        return self._due.first
+
+    def forget_due(self) -> None:
         self._due.clear()
+
+    def index(self) -> None:
         for key, sessions in self.table.items():
             self._wait(key, sessions)
 
@@ -124,10 +132,6 @@ class _SessionOperator(TimedWindowOperator):
             last = session[_END] - 1
             self._due.add(key, last + self._lateness if session[_IS_GIVEN] else last)
 
-
-class EventTimeSessionOperator(_SessionOperator):
-    """Sessions by the timestamps of rows."""
-
     def process(self, rows: Rows) -> Rows:
         entries, gap, reached = self.touched(rows), self._gap, self.reached
         changed: dict[Any, None] = {}
@@ -148,6 +152,15 @@ class EventTimeSessionOperator(_SessionOperator):
             self._wait(key, entries.get(key, []))
         return made
 
+    def process_at(self, rows: Rows, time: int) -> Rows:
+        """Take rows without timestamps that all come at a time after what was reached."""
+        entries, end = self.touched(rows), time + self._gap
+        rows_iterator = iter(rows)
+        for key, value in rows_iterator:
+            self.join(entries.setdefault(key, []), time, end, value)
+            self._due.add(key, end - 1)
+        return []
+
     def _take_behind(self, entries: dict[Any, Any], key: Any, item: Any) -> None:
         """Take a row that may be late."""
         time = int(item[0])
@@ -158,22 +171,3 @@ class EventTimeSessionOperator(_SessionOperator):
             self.be_late(key, item)
             return
         self.join(entries.setdefault(key, []), start, end, (time, item[1]))
-
-
-class ClockSessionOperator(ByTheClock, _SessionOperator):
-    """Sessions by the wall clock when rows come."""
-
-    def process(self, rows: Rows) -> Rows:
-        now = self.now()
-        end = now + self._gap
-        entries = self.touched(rows)
-        rows_iterator = iter(rows)
-        for key, value in rows_iterator:
-            self.join(entries.setdefault(key, []), now, end, value)
-            self._due.add(key, end - 1)
-        self.set_tick()
-        return []
-
-    def due_ms(self) -> int | None:
-        first = self._due.first
-        return None if first is None else first + 1

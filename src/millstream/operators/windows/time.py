@@ -1,4 +1,4 @@
-"""Tumbling and sliding windows in event time and in processing time.
+"""Tumbling and sliding windows in time.
 
 The entry of a key is a dict of panes.  A row changes one pane; when a window is over, its
 panes are put together, and those that no later window needs are dropped.  Only windows
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.due import DueKeys, chunks
-from millstream.operators.windows.base import ByTheClock, TimedWindowOperator
+from millstream.operators.windows.base import TimedWindowOperator
 from millstream.operators.windows.content import Accumulators, content_of
 from millstream.operators.windows.panes import FEW_PANES, TwoStacks, present, stored_in
 from millstream.plan.aggregate import MISSING
@@ -19,7 +19,7 @@ from millstream.plan.windows import Panes, TimeWindows, Window
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from millstream.operators.base import Rows
     from millstream.plan.logical import Node
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Again = dict[tuple[Any, int], None]
     """Keys, and windows of theirs that were over and have changed."""
 
-__all__ = ["ClockTimeWindowOperator", "EventTimeWindowOperator"]
+__all__ = ["TimeWindowOperator"]
 
 _BATCH_ROWS = 1024
 
@@ -60,32 +60,9 @@ class _PanesAndBehind(dict[int, Any]):
         return _PanesAndBehind, (self.panes, self.behind)
 
 
-class _PanesTold(dict[int, Any]):
-    """The panes of a key that are left from a window by the clock.
+class TimeWindowOperator(TimedWindowOperator):
+    """Windows by the timestamps of rows."""
 
-    Tasks look at their clocks at different moments, so that after a change of width the
-    keys of one may have been told further than those of another.
-
-    Attributes
-    ----------
-    told
-        The last window of the key that was told.
-    """
-
-    def __init__(self, panes: Stored, told: int) -> None:
-        super().__init__(panes)
-        self.told = told
-
-    @property
-    def panes(self) -> Stored:
-        """What is left."""
-        return dict(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _PanesTold, (self.panes, self.told)
-
-
-class _TimeWindowOperator(TimedWindowOperator):
     def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
         super().__init__(nodes, table)
         window = self.spec.window
@@ -116,6 +93,17 @@ class _TimeWindowOperator(TimedWindowOperator):
         #: when that window is over.
         self._leaving = DueKeys()
         self._slides: dict[Any, TwoStacks] = {}
+        self._take = self._taking()
+
+    def _taking(self) -> Callable[[dict[Any, Any], Rows, Again], None]:
+        """Return what takes rows into panes."""
+        content = self._content
+        if self._layout.has_gaps:
+            return self._take_each
+        if type(content) is not Accumulators or not content.is_pair:
+            return self._take_items
+        is_count = content.aggregate.kind == "count"
+        return self._take_counts if is_count else self._take_values
 
     def fire(self, time: int) -> Iterator[Rows]:
         layout, rows = self._layout, []
@@ -135,15 +123,21 @@ class _TimeWindowOperator(TimedWindowOperator):
     def finish(self) -> Iterable[Rows]:
         return self.fire(END_OF_TIME)
 
-    def find_due(self) -> None:
+    def next_due(self) -> int | None:
+        """Return when the next window is over."""
+        first = self._due.first
+        return None if first is None else self._bounds(first).end - 1
+
+    def forget_due(self) -> None:
         self._due.clear()
         self._leaving.clear()
         self._slides.clear()
+
+    def index(self) -> None:
         over = self._layout.over(self.reached)
         for key, panes in self.table.items():
-            told = max(over, panes.told) if type(panes) is _PanesTold else over
             for pane in panes:
-                self._open_after(told, key, pane)
+                self._open_after(over, key, pane)
             if type(panes) is _PanesAndBehind:
                 for pane, start in panes.behind:
                     self._open_after(max(over, start - 1), key, pane)
@@ -265,20 +259,6 @@ class _TimeWindowOperator(TimedWindowOperator):
             if numbers:
                 self._leaving.add(key, layout.last_window(min(numbers)))
 
-
-class EventTimeWindowOperator(_TimeWindowOperator):
-    """Windows by the timestamps of rows."""
-
-    def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
-        super().__init__(nodes, table)
-        content = self._content
-        self._take = self._take_items
-        if type(content) is Accumulators and content.is_pair:
-            is_count = content.aggregate.kind == "count"
-            self._take = self._take_counts if is_count else self._take_values
-        if self._layout.has_gaps:
-            self._take = self._take_each
-
     def process(self, rows: Rows) -> Rows:
         entries = self.touched(rows)
         again: Again = {}
@@ -289,6 +269,22 @@ class EventTimeWindowOperator(_TimeWindowOperator):
             result = self._result(key, entries[key], window, bounds)
             made.append(self.row(key, bounds, result))
         return made
+
+    def process_at(self, rows: Rows, time: int) -> Rows:
+        """Take rows without timestamps that all come at a time after what was reached."""
+        pane = self._layout.of(time)
+        if self._layout.first_window(pane) > self._layout.last_window(pane):
+            return []
+        entries, put = self.touched(rows), self._content.put
+        rows_iterator = iter(rows)
+        for key, value in rows_iterator:
+            panes = entries.get(key)
+            if panes is None:
+                entries[key] = panes = {}
+            if pane not in panes:
+                self._open(key, pane)
+            put(panes, pane, value, time)
+        return []
 
     def _take_counts(self, entries: dict[Any, Any], rows: Rows, again: Again) -> None:
         offset, slide, rest, reached = *self._cuts, self.reached
@@ -389,39 +385,6 @@ class EventTimeWindowOperator(_TimeWindowOperator):
         self._open_after(max(over, start - 1), key, pane)
         windows = range(start, min(last, over) + 1)
         again.update(((key, window), None) for window in windows)
-
-
-class ClockTimeWindowOperator(ByTheClock, _TimeWindowOperator):
-    """Windows by the wall clock when rows come."""
-
-    def process(self, rows: Rows) -> Rows:
-        now = self.now()
-        pane = self._layout.of(now)
-        if self._layout.first_window(pane) > self._layout.last_window(pane):
-            return []
-        entries, put = self.touched(rows), self._content.put
-        rows_iterator = iter(rows)
-        for key, value in rows_iterator:
-            panes = entries.get(key)
-            if panes is None:
-                entries[key] = panes = {}
-            if pane not in panes:
-                self._open(key, pane)
-            put(panes, pane, value, now)
-        self.set_tick()
-        return []
-
-    def _results(self, window: int, keys: list[Any]) -> Rows:
-        rows = super()._results(window, keys)
-        if self._count > self._step:
-            entries = self.entries_of(keys)
-            left = ((key, entries[key]) for key in keys if key in entries)
-            entries |= {key: _PanesTold(panes, window) for key, panes in left}
-        return rows
-
-    def due_ms(self) -> int | None:
-        first = self._due.first
-        return None if first is None else self._bounds(first).end
 
 
 def _pane_of(pair: tuple[int, Any]) -> int:

@@ -76,13 +76,19 @@ class TriggeredWindowOperator(TimedWindowOperator, TickingOperator):
             yield [r for key in keys for r in self._calls.end(key, now, entries)]
         self.reset_after_flush()
 
-    def find_due(self) -> None:
+    def index(self) -> None:
         self._calls.find_due(self.table.items())
+        self.set_tick()
+
+    def forget_due(self) -> None:
+        self._calls.due.clear()
+        self.tick_at_ms = None
 
     def _now(self) -> int:
         return self.reached if self._is_timed else self._clock.wall_ms()
 
     def set_tick(self) -> None:
+        """Ask to be called by the clock, where that is what counts."""
         if not self._is_timed:
             self.tick_at_ms = self._calls.due.first
 

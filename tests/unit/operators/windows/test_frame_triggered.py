@@ -12,10 +12,11 @@ from tests.support.windowing import MEMORY, SHARDS
 import millstream as ms
 from millstream import windows
 from millstream.errors import SnapshotError
+from millstream.operators.time.clock import ClockWindowOperator
 from millstream.operators.windows import frame_pieces
 from millstream.operators.windows import frame_session as frame_sessions
 from millstream.operators.windows import frame_triggered as frame_triggers
-from millstream.operators.windows.frame_clock import FrameClockSessionOperator
+from millstream.operators.windows.frame_session import FrameSessionOperator
 from millstream.operators.windows.frame_triggered import FrameTriggeredOperator
 from millstream.protocol.ids import Epoch
 from millstream.state.frame_log import FrameLogState
@@ -23,6 +24,8 @@ from millstream.testing import ManualClock
 from millstream.windows import Action, Trigger, TriggerContext
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from millstream.plan.windows import AnyWindow
 
 SCHEMA = {"key": pl.Int64, "x": pl.Int64}
@@ -60,6 +63,10 @@ def triggered(trigger: Trigger) -> FrameTriggeredOperator:
 
 def rows(*pairs: tuple[int, int]) -> Any:
     return pl.DataFrame(pairs, schema=SCHEMA, orient="row")
+
+
+def rows_of(frames: Iterable[Any]) -> list[Any]:
+    return [row for frame in frames for row in frame.rows()]
 
 
 def test_keys_without_rows_leave_nothing_behind(
@@ -138,15 +145,16 @@ def test_a_session_that_goes_on_stays_small(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(frame_sessions, "_FRESH_ROWS", 20)
     clock = ManualClock()
     spec = planned(windows.session("1h", time="processing"))
-    operator = FrameClockSessionOperator((node(spec),), MEMORY, clock, 50)
+    sessions = FrameSessionOperator((node(spec),), MEMORY)
+    operator = ClockWindowOperator(sessions, clock, 50)
     for _ in range(100):
         clock.advance("1s")
         operator.process(rows((1, 1), (2, 1)))
 
-    held = operator._sessions.merged()
+    held = sessions._sessions.merged()
     assert held is not None
     assert held.height < 60
-    made = [row for frame in operator.finish() for row in frame.rows()]
+    made = rows_of(operator.finish())
     bounds = 1_000, 100_000 + 3_600_000
     assert sorted(made) == [(1, *bounds, 100, 100), (2, *bounds, 100, 100)]
 
@@ -155,17 +163,18 @@ def test_sessions_by_the_clock_are_not_looked_at_all_the_time() -> None:
     """Their results may be a moment late; what is in them is not affected."""
     clock = ManualClock()
     spec = planned(windows.session(10, time="processing"))
-    operator = FrameClockSessionOperator((node(spec),), None, clock, 50)
+    sessions = FrameSessionOperator((node(spec),))
+    operator = ClockWindowOperator(sessions, clock, 50)
     operator.process(rows((1, 1)))
     clock.advance("1ms")
     operator.process(rows((2, 1)))
     assert operator.tick_at_ms == 10
-    assert [f.rows() for f in operator.tick(10)] == [[(1, 0, 10, 1, 1)]]
+    assert rows_of(operator.tick(10)) == [(1, 0, 10, 1, 1)]
     assert operator.tick_at_ms == 60
     clock.advance("30ms")
     operator.process(rows((2, 5)))
 
-    assert sorted(row for f in operator.tick(60) for row in f.rows()) == [
+    assert sorted(rows_of(operator.tick(60))) == [
         (2, 1, 11, 1, 1),
         (2, 31, 41, 1, 5),
     ]

@@ -136,7 +136,6 @@ def test_row_behind_is_left_out_of_the_windows_that_its_origin_had_closed() -> N
         ("k", (14, 3)),
         ("k", (19, 1)),
     ]
-    assert operator.late == []
 
 
 def test_late_row_changes_a_result_that_windows_had_in_common() -> None:
@@ -286,7 +285,6 @@ def test_clock_that_goes_back_puts_no_row_into_a_window_that_is_over() -> None:
     operator.process([("k", 1)])
 
     assert operator.tick_at_ms == 110
-    assert operator.late == []
 
 
 def test_processing_time_windows_ask_for_a_call_after_they_were_restored() -> None:
@@ -302,6 +300,8 @@ def test_processing_time_windows_ask_for_a_call_after_they_were_restored() -> No
     assert restored.state is not None
     restored.state.restore(list(capture.segments("window", 0)), (0, SHARDS))
 
+    assert restored.tick_at_ms == 0, "at once, to see what was restored"
+    assert said(restored.tick(5)) == []
     assert restored.tick_at_ms == 10
     assert said(restored.tick(1000)) == [("k", 1)]
     assert restored.tick_at_ms is None
@@ -329,6 +329,32 @@ def test_windows_by_the_clock_are_told_once_when_tasks_become_one() -> None:
     clock.advance("60ms")
     assert sorted(said(restored.tick(clock.wall_ms()))) == [("quick", 1), ("slow", 1)]
     assert said(restored.finish()) == []
+
+
+@pytest.mark.parametrize("lateness", [0, 500])
+def test_windows_are_told_once_when_tasks_that_heard_of_time_become_one(
+    lateness: int,
+) -> None:
+    """One task has heard that an input is idle before another one; they become one."""
+    spec = Windowed(sliding(100, 50), COUNT, lateness_ms=lateness)
+    tasks = [window_operator_of(spec, MEMORY) for _ in range(2)]
+    for key, task in zip(("quick", "slow"), tasks, strict=True):
+        task.process(timed(10, key=key))
+    assert said(tasks[0].advance(60)) == [("quick", (49, 1))]
+    segments: list[Any] = []
+    for index, task in enumerate(tasks):
+        assert task.state is not None
+        segments += task.state.capture(Epoch(1), Epoch(0)).segments("window", index)
+
+    restored = window_operator_of(spec, MEMORY)
+    assert restored.state is not None
+    restored.state.restore(segments, (0, SHARDS))
+
+    assert said(restored.advance(20)) == [("slow", (49, 1))]
+    assert sorted(said(restored.advance(120))) == [
+        ("quick", (99, 1)),
+        ("slow", (99, 1)),
+    ]
 
 
 def test_processing_time_session_ends_when_nothing_has_come_for_the_gap() -> None:
@@ -482,4 +508,3 @@ def test_iteration_begins_every_round_with_no_windows() -> None:
     operator.process(timed(7))
 
     assert said(operator.finish()) == [("k", (9, 1))]
-    assert operator.late == []
