@@ -6,6 +6,7 @@ each side, so that who is late is the same at any number of workers.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.flows import Case, same
@@ -178,6 +179,26 @@ def all_joined() -> Case:
     return Case(flow, check)
 
 
+def clock_joined() -> Case:
+    """Windows that are what the clock makes of them: every left row is in two."""
+    flow = ms.Flow("clock-joined")
+    left, right = untimed(flow, "left"), untimed(flow, "right")
+    window = sliding("20ms", "10ms", time="processing")
+    joined = left.window_join(right, window, how="left")
+    joined.collect(name="joined")
+    names = [name for _, name in pairs("left")]
+
+    def check(found: Rows) -> None:
+        rows = [pair for _, pair in found["joined"]]
+        assert {name for name, _ in rows} == set(names)
+        assert max(Counter(rows).values()) <= 2, "a window is told once"
+        alone = Counter(name for name, other in rows if other is None)
+        met = Counter(name for name, other in rows if other is not None)
+        assert all(alone[name] + min(met[name], 2) >= 2 for name in names)
+
+    return Case(flow, check)
+
+
 JOIN_CASES = (
     interval_joined,
     window_joined,
@@ -185,4 +206,5 @@ JOIN_CASES = (
     versions_joined,
     tables_joined,
     all_joined,
+    clock_joined,
 )

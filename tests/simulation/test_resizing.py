@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.simulation.frame_window_flows import late_frames, triggered_frames
+from tests.simulation.frame_join_flows import clock_joined_frames, window_joined_frames
+from tests.simulation.frame_window_flows import (
+    frames_by_the_clock,
+    late_frames,
+    triggered_frames,
+)
+from tests.simulation.join_flows import clock_joined, window_joined
 from tests.simulation.loop_flows import LOOP_CASES, components, cycled, enough
 from tests.simulation.recovery_flows import CASES, counted, in_order
 from tests.simulation.resizing import Resizing, resized
@@ -28,9 +34,10 @@ from millstream.protocol.rounds import Head, HeadPhase
 from millstream.runtime import restoring
 from millstream.runtime.restoring import Restoration
 from millstream.runtime.stopping import Stops
+from millstream.state import table_and_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tests.simulation.flows import Case
 
@@ -44,7 +51,12 @@ RESIZED = (
     sliding_windows,
     triggered_windows,
     windows_by_the_clock,
+    window_joined,
+    clock_joined,
     late_frames,
+    frames_by_the_clock,
+    window_joined_frames,
+    clock_joined_frames,
     triggered_frames,
 )
 FEW_SEEDS = 3
@@ -92,6 +104,21 @@ def _forgets_what_has_ended(*_: Any) -> Remains:
     return Remains(frozenset(), frozenset(), {})
 
 
+def _takes_over_at(time_of: Callable[[Iterable[int]], int]) -> Any:
+    """Return what takes over all former tasks as if they had come to the same time."""
+
+    def take_over(
+        former: Iterable[tuple[int, Any]],
+        catch_up: Callable[[int], None],
+        take: Callable[[list[Any]], None],
+    ) -> None:
+        times, parts = zip(*former, strict=True)
+        catch_up(time_of(times))
+        take(list(parts))
+
+    return take_over
+
+
 undone = Stops.copied
 
 MISTAKES: dict[str, tuple[Any, ...]] = {
@@ -106,6 +133,14 @@ MISTAKES: dict[str, tuple[Any, ...]] = {
     ),
     "a new task does not know how late it is": (
         sliding_windows, Resizing, Restoration, "_is_for", _is_told_to_its_own_task,
+    ),
+    "what slower tasks had not told is forgotten": (
+        windows_by_the_clock, Resizing, table_and_time, "take_over",
+        _takes_over_at(max),
+    ),
+    "what quicker tasks had told is told again": (
+        windows_by_the_clock, Resizing, table_and_time, "take_over",
+        _takes_over_at(min),
     ),
     "a stop whose savepoint failed ends the job": (
         counted, Stopping, Stops, "copied",

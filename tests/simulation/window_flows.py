@@ -216,6 +216,9 @@ def windows_by_the_clock() -> Case:
     keyed = numbers.key_by(key)
     tumbling = ms.windows.tumbling("20ms", time="processing")
     keyed.window(tumbling).count().for_each(print, name="counts")
+    halves = ms.windows.sliding("20ms", "10ms", time="processing")
+    told = keyed.window(halves).with_window().count()
+    told.for_each(print, name="halves")
     pauses = ms.windows.session("5ms", time="processing")
     keyed.window(pauses).collect().for_each(print, name="lists")
 
@@ -224,6 +227,9 @@ def windows_by_the_clock() -> Case:
         for own, count in rows["counts"]:
             counts[own] += count
         assert counts == Counter(map(key, range(COUNT)))
+        halves = [(own, window) for own, (window, _) in rows["halves"]]
+        assert len(set(halves)) == len(halves), "every window of a key is told once"
+        assert sum(count for _, (_, count) in rows["halves"]) == 2 * COUNT
         found = [(own, i) for own, part in rows["lists"] for i in part]
         same(found, [(key(i), i) for i in range(COUNT)])
 
