@@ -382,8 +382,10 @@ class TimeWindowOperator(TimedWindowOperator):
             self._content.put(panes, pane, (time, item[1]), self.reached)
         self._slides.pop(key, None)
         over = layout.over(self.reached)
+        # What a former task had not told is due, and will be told with this row in it.
+        told = min(over, self._due.time_of.get(key, over + 1) - 1)
         self._open_after(max(over, start - 1), key, pane)
-        windows = range(start, min(last, over) + 1)
+        windows = range(start, min(last, told) + 1)
         again.update(((key, window), None) for window in windows)
 
 

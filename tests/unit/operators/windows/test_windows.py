@@ -357,6 +357,26 @@ def test_windows_are_told_once_when_tasks_that_heard_of_time_become_one(
     ]
 
 
+def test_a_late_row_before_time_goes_on_is_in_the_only_result_of_a_window() -> None:
+    """A slower task had not told the window, so it is not told twice."""
+    spec = Windowed(sliding(100, 50), COUNT, lateness_ms=500)
+    tasks = [window_operator_of(spec, MEMORY) for _ in range(2)]
+    tasks[1].process(timed(10, key="slow"), 0)
+    assert said(tasks[0].advance(120)) == []
+    segments: list[Any] = []
+    for index, task in enumerate(tasks):
+        assert task.state is not None
+        segments += task.state.capture(Epoch(1), Epoch(0)).segments("window", index)
+    restored = window_operator_of(spec, MEMORY)
+    assert restored.state is not None
+    restored.state.restore(segments, (0, SHARDS))
+
+    made = restored.process(timed(60, key="slow"), 0)
+    made += said(restored.advance(130))
+
+    assert made == [("slow", (49, 1)), ("slow", (99, 2))]
+
+
 def test_processing_time_session_ends_when_nothing_has_come_for_the_gap() -> None:
     """By the clock."""
     clock = ManualClock()
