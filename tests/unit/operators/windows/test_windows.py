@@ -361,7 +361,7 @@ def test_a_late_row_before_time_goes_on_is_in_the_only_result_of_a_window() -> N
     """A slower task had not told the window, so it is not told twice."""
     spec = Windowed(sliding(100, 50), COUNT, lateness_ms=500)
     tasks = [window_operator_of(spec, MEMORY) for _ in range(2)]
-    tasks[1].process(timed(10, key="slow"), 0)
+    tasks[1].process(timed(10, key="slow"))
     assert said(tasks[0].advance(120)) == []
     segments: list[Any] = []
     for index, task in enumerate(tasks):
@@ -371,7 +371,7 @@ def test_a_late_row_before_time_goes_on_is_in_the_only_result_of_a_window() -> N
     assert restored.state is not None
     restored.state.restore(segments, (0, SHARDS))
 
-    made = restored.process(timed(60, key="slow"), 0)
+    made = restored.process(timed(60, key="slow"))
     made += said(restored.advance(130))
 
     assert made == [("slow", (49, 1)), ("slow", (99, 2))]
