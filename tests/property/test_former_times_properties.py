@@ -287,7 +287,8 @@ def go_on_in_two_ways(
     restored.restore(segments)
     last = max(reached) if kind.is_timed else clock.wall_ms()
     for tasks in (former, restored):
-        if tasks is former or not hears_later:
+        # Who takes over knows of the time that somebody had heard of.
+        if last and (tasks is former or not hears_later):
             tasks.hear(last)
         for key, time, value, side in after:
             tasks.give((key, time, value, side if is_join else LEFT))

@@ -74,10 +74,6 @@ class TimedWindowOperator(KeyedWindowOperator, TimedOperator):
         """
 
     @abstractmethod
-    def forget_due(self) -> None:
-        """Let no key have anything to do."""
-
-    @abstractmethod
     def fire(self, time: int) -> Iterator[Rows]:
         """Yield what follows from time having come to `time`."""
 
@@ -94,9 +90,6 @@ class TimedWindowOperator(KeyedWindowOperator, TimedOperator):
         """Forget all keys, and the time."""
         self.reached = BEGINNING
         super().reset()
-
-    def begin_anew(self) -> None:
-        self.forget_due()
 
     def _put_reached(self, time: int) -> None:
         self.reached = time

@@ -70,7 +70,7 @@ class SessionOperator(TimedWindowOperator):
         """Return when the next session may be over."""
         return self._due.first
 
-    def forget_due(self) -> None:
+    def begin_anew(self) -> None:
         self._due.clear()
 
     def index(self) -> None:

@@ -128,7 +128,7 @@ class TimeWindowOperator(TimedWindowOperator):
         first = self._due.first
         return None if first is None else self._bounds(first).end - 1
 
-    def forget_due(self) -> None:
+    def begin_anew(self) -> None:
         self._due.clear()
         self._leaving.clear()
         self._slides.clear()

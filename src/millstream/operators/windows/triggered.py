@@ -80,7 +80,7 @@ class TriggeredWindowOperator(TimedWindowOperator, TickingOperator):
         self._calls.find_due(self.table.items())
         self.set_tick()
 
-    def forget_due(self) -> None:
+    def begin_anew(self) -> None:
         self._calls.due.clear()
         self.tick_at_ms = None
 

@@ -136,6 +136,7 @@ def test_row_behind_is_left_out_of_the_windows_that_its_origin_had_closed() -> N
         ("k", (14, 3)),
         ("k", (19, 1)),
     ]
+    assert operator.late == []
 
 
 def test_late_row_changes_a_result_that_windows_had_in_common() -> None:
@@ -285,6 +286,7 @@ def test_clock_that_goes_back_puts_no_row_into_a_window_that_is_over() -> None:
     operator.process([("k", 1)])
 
     assert operator.tick_at_ms == 110
+    assert said(operator.tick(110)) == [("k", 1)], "it is not late"
 
 
 def test_processing_time_windows_ask_for_a_call_after_they_were_restored() -> None:
@@ -528,3 +530,4 @@ def test_iteration_begins_every_round_with_no_windows() -> None:
     operator.process(timed(7))
 
     assert said(operator.finish()) == [("k", (9, 1))]
+    assert operator.late == []
