@@ -15,7 +15,7 @@ from tests.support.joining import SHARDS, TaskHarness
 from tests.support.making import HERE
 
 from millstream.config import Config
-from millstream.operators.base import TickingOperator
+from millstream.operators.base import TickingOperator, TimedOperator
 from millstream.operators.build import TaskContext, build_chain
 from millstream.plan.frame_joins import LATE_SIDE, JoinFrameStreams
 from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME
@@ -182,7 +182,7 @@ class FrameBench:
                 columns += list(HIDDEN_SCHEMA) if TIME in batch.columns else []
                 assert batch.columns == columns
                 self.rows.update(batch.rows())
-        late: Any = task.late
+        late: Any = task.late if isinstance(task, TimedOperator) else []
         if len(late):
             for row in late.iter_rows(named=True):
                 self.late[row["0.v" if row[LATE_SIDE] == LEFT else "1.v"]] += 1
