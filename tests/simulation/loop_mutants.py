@@ -15,20 +15,23 @@ from millstream.operators.loops.frame_rounds import FrameDeltaRound
 from millstream.operators.loops.rounds import _DeltaRound
 from millstream.plan.iteration import RoundState
 from millstream.protocol.align import Aligner, DeliverBatch, Phase
+from millstream.protocol.barrier import ROUND_END
 from millstream.protocol.rounds import Decider, EpochPassedOn
 from millstream.protocol.termination import (
     ProbeReport,
     TerminationDetector,
     TerminationProbe,
 )
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.free_head import FreeHeadIntake, InFlight
 from millstream.runtime.head import HeadIntake
-from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.task import Task
 from millstream.state.kept_batches import KeptBatches
 from millstream.state.table import MemoryTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.simulation.mutations import Patch
 
     from millstream.protocol.barrier import Barrier
@@ -206,12 +209,11 @@ def heads_read_rows_of_the_next_round(patch: Patch) -> None:
 @canary(flows.iterated, "What was seen in the round before counts as seen in this one.")
 def operators_do_not_begin_anew(patch: Patch) -> None:
 
-    def finished(original: Any, self: Task) -> None:
-        chain, self._chain.operators = self._chain.operators, []
-        original(self)
-        self._chain.operators = chain
+    def finish_round(self: Task, _ended: frozenset[int]) -> Iterator[None]:
+        yield from self._last_words()
+        self._begin_round(ROUND_END)
 
-    wrapped(patch, Task, "_finished", finished)
+    patch.setattr(Task, "_finish_round", finish_round)
 
 
 @canary(flows.cycled, "Rows are shown the state of the round before.")
@@ -220,7 +222,7 @@ def the_gate_is_always_open(patch: Patch) -> None:
     def init(
         original: Any, self: ChannelIntake, *arguments: Any, **options: Any
     ) -> None:
-        original(self, *arguments, **options | {"gate": None})
+        original(self, *arguments, **options | {"loop_state": None})
 
     wrapped(patch, ChannelIntake, "__init__", init)
 

@@ -15,9 +15,9 @@ from millstream.protocol.align import Aligner
 from millstream.runtime.chain import Chain
 from millstream.runtime.channels import InputChannel, OutputChannel
 from millstream.runtime.compacting import Compactions
-from millstream.runtime.intake import SourceIntake
 from millstream.runtime.restoring import Restoration
 from millstream.runtime.sealing import Sealer
+from millstream.runtime.source_intake import SourceIntake
 from millstream.runtime.task import Task
 from millstream.state.dirty_keys import TouchedKeys
 from millstream.state.row_codec import DELETED

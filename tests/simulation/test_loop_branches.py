@@ -17,9 +17,9 @@ from millstream.plan.iteration import Port
 from millstream.protocol.align import Aligner, Phase
 from millstream.protocol.rounds import Decider, Head, HeadPhase
 from millstream.protocol.termination import TerminationDetector
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.free_head import FreeHeadIntake
 from millstream.runtime.head import HeadIntake
-from millstream.runtime.intake import ChannelIntake
 
 if TYPE_CHECKING:
     from collections.abc import Callable

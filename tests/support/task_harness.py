@@ -12,8 +12,8 @@ from millstream.operators.build import TaskContext, build_chain
 from millstream.plan import nodes as specs
 from millstream.plan.stages import Stage
 from millstream.runtime.channels import InputChannel, LocalCarrier, OutputChannel
-from millstream.runtime.intake import SourceIntake
 from millstream.runtime.router import Router
+from millstream.runtime.source_intake import SourceIntake
 from millstream.runtime.task import Task, TaskPhase
 from millstream.testing import ManualClock, ScriptedSource
 

@@ -19,6 +19,7 @@ from millstream.plan.nodes import Read
 from millstream.plan.physical import Channel, PhysicalPlan, lay_out
 from millstream.protocol.batching import BatchSize
 from millstream.runtime.chain import FAILURES, TaskFailedError
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.channels import (
     BackChannel,
     CreditReturn,
@@ -30,8 +31,8 @@ from millstream.runtime.channels import (
 from millstream.runtime.free_head import FreeHeadIntake
 from millstream.runtime.guard import Guard
 from millstream.runtime.head import DeciderIntake, HeadIntake
-from millstream.runtime.intake import ChannelIntake, SourceIntake
 from millstream.runtime.router import Router, make_router
+from millstream.runtime.source_intake import SourceIntake
 from millstream.runtime.splits import SplitsHeard
 from millstream.runtime.task import Task
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from millstream.plan.stages import Stage
     from millstream.protocol.rounds import RoundsSoFar
     from millstream.protocol.watermark import Watermark
+    from millstream.runtime.elements import Batch
     from millstream.runtime.guard import Guard
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
@@ -78,13 +79,19 @@ class Chain:
         """How far an iteration has come that is decided over here."""
         return self.operators[0].rounds if self.operators else None
 
-    def process(self, rows: Rows, port: int) -> None:
+    def process(self, batch: Batch) -> None:
         """Run a batch of the intake through all operators."""
+        rows, port, outlet = batch
         self._batch_rows = len(rows)
         self.rows_in += len(rows)
-        self.push(rows, port, start=0)
+        self.push(rows, port, 0, outlet)
 
-    def push(self, rows: Rows, port: int, start: int) -> None:
+    def end_port(self, port: int) -> None:
+        """Let the first operator know that nothing more comes on an input."""
+        for operator in self.operators[:1]:
+            operator.on_input_end(port)
+
+    def push(self, rows: Rows, port: int, start: int, outlet: int = 0) -> None:
         """Run rows through the operators from `start` on and route what comes out."""
         for operator in self.operators[start:]:
             if len(rows) == 0:
@@ -99,7 +106,7 @@ class Chain:
             self._send_late(operator)
             port = 0
         if len(rows) > 0:
-            self._route(rows)
+            self._route(rows, outlet)
 
     def _guarded(self, guard: Guard, operator: Operator, rows: Rows, port: int) -> Rows:
         is_first = operator is self.operators[0]
@@ -109,9 +116,9 @@ class Chain:
 
         return guard.process(operator, rows, port, self.now_ns, locate)
 
-    def _route(self, rows: Rows) -> None:
+    def _route(self, rows: Rows, outlet: int) -> None:
         self.rows_out += len(rows)
-        for router in self._routers[self._intake.outlet]:
+        for router in self._routers[outlet]:
             try:
                 if self._guard is not None and router.is_guarded:
                     last = self._stage.nodes[-1]
@@ -179,7 +186,7 @@ class Chain:
             yield from self.emit_from(index, advance, occasion)
             if not operator.nodes[-1].makes_times:
                 return
-        for router in self._routers[self._intake.outlet]:
+        for router in self._routers[0]:
             for output in router.channels:
                 if output.channel.edge.carries_time:
                     output.put_mark(watermark)

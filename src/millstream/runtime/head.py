@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from millstream.operators.loops.deciding import CONTROL_PORT
 from millstream.operators.loops.rounds import ReturningRound
 from millstream.plan.iteration import Outlet, Port, loop_position_name
-from millstream.protocol.barrier import RoundEnd
+from millstream.protocol.barrier import ROUND_END, RoundEnd
 from millstream.protocol.rounds import HeadPhase, SidesEnded
 from millstream.protocol.watermark import Watermark
-from millstream.runtime.intake import ChannelIntake
+from millstream.runtime.channel_intake import ChannelIntake
+from millstream.runtime.elements import Batch, MarkDue
 from millstream.runtime.loop_intake import LoopIntake
 from millstream.state.task_state import TaskState
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from millstream.protocol.barrier import Barrier
     from millstream.protocol.rounds import Decision
     from millstream.runtime.channels import InputChannel, Mark, OutputChannel
+    from millstream.runtime.elements import Element
     from millstream.state.base import State
 
     Rows = list[Any]
@@ -67,17 +69,16 @@ class HeadIntake(LoopIntake):
             loop_position_name(self._name, has_rounds=True): self._rounds_state,
         }
 
-    def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
-        """Return a batch for the body, the decider or what follows, or None."""
+    def take(self, now_ns: int) -> Element | None:  # noqa: ARG002 - as sources
+        """Return a batch for the body, the decider or what follows, or what is due."""
         self._look_around()
         while not self._is_interrupted():
             if self._outbox:
-                self.outlet = Outlet.DECIDER
-                return [self._outbox.popleft()], 0
+                return self._next_word()
             if self._head.phase in {HeadPhase.REPLAYING, HeadPhase.GIVING}:
                 batch = self._next_batch()
                 if batch is not None:
-                    return batch, 0
+                    return batch
             elif self._messages and not self._is_cut_first():
                 self._hear(self._messages.popleft())
             elif self._left:
@@ -88,8 +89,8 @@ class HeadIntake(LoopIntake):
             elif self._ready:
                 self._read(self._ready.popleft())
             else:
-                return None
-        return None
+                break
+        return self._next_due()
 
     def _is_cut_first(self) -> bool:
         """Whether an epoch must be cut before the next decision is heard.
@@ -114,21 +115,21 @@ class HeadIntake(LoopIntake):
         else:
             super()._read(channel)
 
-    def _next_batch(self) -> Any | None:
+    def _next_batch(self) -> Batch | None:
         """Return the next batch of a round or a result; at its end go on."""
         is_replaying = self._head.phase is HeadPhase.REPLAYING
-        self.outlet = Outlet.BODY if is_replaying else Outlet.RESULT
-        for batch in self._giving:
-            if len(batch) > 0:
-                return batch
+        outlet = Outlet.BODY if is_replaying else Outlet.RESULT
+        for rows in self._giving:
+            if len(rows) > 0:
+                return Batch(rows, outlet=outlet)
         if is_replaying:
             self._head.replayed()
-            self.is_mark_due = True
             self._ready.extendleft(reversed(self._early))
             self._early.clear()
         else:
             self._head.given()
-            self.is_mark_due = self._head.is_nested
+        if is_replaying or self._head.is_nested:
+            self._due.append(MarkDue(ROUND_END, outlet))
         return None
 
     def _take_in(self, rows: Rows, channel: InputChannel) -> None:
@@ -218,7 +219,7 @@ class DeciderIntake(ChannelIntake):
             self._outside.append(SidesEnded())
 
     @property
-    def is_round_over(self) -> bool:
+    def _is_round_over(self) -> bool:
         """Whether all results of a round have come."""
         return bool(self._rounds_ended) and self._rounds_ended == self._rounds
 
@@ -226,10 +227,10 @@ class DeciderIntake(ChannelIntake):
         """Let the decider find a place between two rounds."""
         self._outside.append(barrier)
 
-    def take(self, now_ns: int) -> tuple[Rows, int] | None:
-        """Return a batch and its input port, or None."""
-        if self._outside and self.barrier is None:
-            return [self._outside.popleft()], CONTROL_PORT
+    def take(self, now_ns: int) -> Element | None:
+        """Return what comes from outside, then what channels bring."""
+        if self._outside and not self._due:
+            return Batch([self._outside.popleft()], CONTROL_PORT)
         return super().take(now_ns)
 
     def _end(self, channel: InputChannel) -> None:

@@ -12,7 +12,6 @@ from millstream.protocol.messages import Sealed
 from millstream.protocol.metrics import OutputMetrics, RoundMetrics, TaskMetrics
 from millstream.protocol.watermark import BEGINNING
 from millstream.runtime.channels import RemoteCarrier
-from millstream.runtime.intake import ChannelIntake
 from millstream.state.table_and_value import TableAndValue
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def measured(
     # A reader that has taken the end gives no credit back.
     channels = list(outputs)
     open_channels = [] if task.has_ended else channels
-    batches, rows = intake.waiting() if isinstance(intake, ChannelIntake) else (0, 0)
+    batches, rows = intake.waiting()
     progress = time.progress()
     late, ahead, reached = (0, 0, BEGINNING) if progress is None else progress
     return TaskMetrics(
@@ -50,7 +49,7 @@ def measured(
         task.index,
         rows_in=task.rows_in,
         rows_out=task.rows_out,
-        bytes_in=intake.bytes_taken if isinstance(intake, ChannelIntake) else 0,
+        bytes_in=intake.bytes_taken,
         bytes_out=sum(_bytes_sent(channel) for channel in channels),
         busy_ns=task.busy_ns,
         blocked_ns=task.blocked_until_ns(now_ns),

@@ -58,8 +58,8 @@ class SplitsTold:
         if self._outputs:
             self._open.update(intake.open_origins(are_waiting=True))
 
-    def has_news(self, intake: Intake) -> bool:
-        """Tell what has changed before what was taken is sent; return whether that is so."""
+    def tell(self, intake: Intake) -> bool:
+        """Tell what has changed before what was taken is sent; return whether anything."""
         if not self._outputs:
             return False
         begun = set(intake.open_origins(are_waiting=False))

@@ -1,7 +1,8 @@
 """One task: an instance of a stage, from its intake through its operators to its routers.
 
 A task knows nothing of sockets, workers or other tasks.  `run` does a bounded slice of
-work and returns; a task whose output is blocked does nothing.
+work and returns; a task whose output is blocked does nothing.  It takes one element after
+the other from its intake, and what follows from each is in `_react`.
 
 Its life::
 
@@ -28,15 +29,23 @@ it has become quiet, as these may go round, and go on.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from millstream.errors import RemoteProtocolError
-from millstream.operators.failure import blame_at
 from millstream.plan.iteration import Outlet
-from millstream.protocol.barrier import FLUSH, ROUND_END, Hops, Order
+from millstream.protocol.barrier import ROUND_END, Barrier, Order
 from millstream.protocol.ids import Epoch
+from millstream.protocol.watermark import Watermark
 from millstream.runtime.chain import FAILURES, Chain, TaskFailedError
-from millstream.runtime.intake import SourceIntake
+from millstream.runtime.elements import (
+    Batch,
+    EndOfInput,
+    LoopSealed,
+    MarkDue,
+    PortEnded,
+    ProbeArrived,
+    RoundOver,
+)
 from millstream.runtime.meters import measured
 from millstream.runtime.seals import Seals
 from millstream.runtime.splits import SplitsTold
@@ -47,13 +56,14 @@ from millstream.state.turns import undisturbed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from millstream.operators.base import Operator, Rows
+    from millstream.operators.base import Operator
     from millstream.plan.stages import Stage
     from millstream.ports import Clock
-    from millstream.protocol.barrier import Barrier, RoundEnd
+    from millstream.protocol.barrier import Hops, RoundEnd
     from millstream.protocol.metrics import TaskMetrics
     from millstream.protocol.rounds import RoundsSoFar
     from millstream.runtime.channels import OutputChannel
+    from millstream.runtime.elements import Element
     from millstream.runtime.guard import Guard
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
@@ -120,13 +130,15 @@ class Task:
         self._outputs = [*_channels(routers), *letters]
         self._splits = SplitsTold(self._row_outputs, intake)
         #: A batch that waits until readers can be told which split it comes from.
-        self._held: tuple[Rows, int] | None = None
+        self._held: Batch | None = None
         self._clock = clock
         self._slice_batches = slice_batches
         self._on_cut = on_cut
         self._on_end = on_end
         self._is_paused = False
         self._is_pausing = False
+        #: Whether it pauses as soon as the barrier has come round.
+        self._is_holding = False
         self._resumed_epoch = 0
         #: A cut whose barrier has not come round every loop.
         self._unsealed: TaskCut | None = None
@@ -154,9 +166,7 @@ class Task:
         """When its source wants to be asked again, if it is idle and may be asked."""
         if self.phase is not TaskPhase.RUNNING or self._blocked_since_ns is not None:
             return None
-        times = [self._time.wake_ns()]
-        if isinstance(self._intake, SourceIntake):
-            times.append(self._intake.idle_until_ns)
+        times = (self._time.wake_ns(), self._intake.wake_ns())
         return min((ns for ns in times if ns is not None), default=None)
 
     def blocked_until_ns(self, now_ns: int) -> int:
@@ -208,7 +218,8 @@ class Task:
         """Go on after the pause at this epoch, which may not have come here yet."""
         self._resumed_epoch = epoch
         if self.epoch <= epoch:
-            self._is_paused = self._intake.is_holding = False
+            self._is_paused = self._is_holding = False
+            self._intake.resume()
 
     def end_at_once(self, *, was_left: bool = False) -> None:
         """Be a task that ended before the snapshot that is restored.
@@ -226,8 +237,7 @@ class Task:
             self.end_at_once()
             return
         over = frozenset(node.id for node in self.stage.nodes[:spent])
-        self.phase = TaskPhase.FINISHING
-        self._finishing = self._finish_behind(over)
+        self._begin(self._finish(over))
 
     def run(self, now_ns: int, *, is_held: bool = False) -> bool:
         """Do a slice of work; return whether anything was done.
@@ -238,10 +248,10 @@ class Task:
             return False
         if self._is_paused:
             # What waited for credit still leaves, the barrier behind it.
-            self._is_blocked()
+            self._flush_outputs()
             return False
         self._now_ns = self._chain.now_ns = now_ns
-        is_stopped = is_held or self._is_blocked()
+        is_stopped = is_held or not self._flush_outputs()
         if is_stopped and not self._may_run_blocked():
             if self._blocked_since_ns is None:
                 self._blocked_since_ns = now_ns
@@ -256,7 +266,7 @@ class Task:
 
     def _may_run_blocked(self) -> bool:
         """Whether it puts out nothing new, so that it need not wait for its readers."""
-        return self.phase is TaskPhase.DRAINING or self._intake.is_holding
+        return self.phase is TaskPhase.DRAINING or self._is_holding
 
     def close(self) -> None:
         """Give everything back; safe to call at any time.
@@ -268,12 +278,13 @@ class Task:
             return
         self._is_closed = True
         failures = []
-        for operator in (self._intake, *self._chain.operators):
+        parts = [(self._intake.close, self.stage.nodes[0])]
+        parts += [(o.close, o.nodes[0]) for o in self._chain.operators]
+        for close, node in parts:
             try:
-                operator.close()
+                close()
             except FAILURES as error:
-                nodes = getattr(operator, "nodes", self.stage.nodes)
-                failure = TaskFailedError(None, nodes[0], "when it was closed")
+                failure = TaskFailedError(None, node, "when it was closed")
                 failure.__cause__ = error
                 failures.append(failure)
         if failures:
@@ -291,66 +302,82 @@ class Task:
         return is_working
 
     def _run_slice(self) -> bool:
-        """Take batches until the slice is used up, input is dry or output blocked."""
+        """Take elements until the slice is used up, input is dry or output blocked."""
         for done in range(self._slice_batches):
-            if self._has_left_off() or self._has_worked_off():
+            if self._leave_off() or self._work_off():
                 return True
             began_ns = self._clock.monotonic_ns()
-            taken = self._take()
-            if self._has_marked(taken):
+            element = self._take()
+            if not self._react(element, began_ns):
                 return True
-            if taken is not None:
-                self._process(*taken, began_ns)
-            if self._has_given_time():
+            if self._give_time():
                 continue
-            if self._is_at_end(taken):
+            if self._stop_early():
                 return True
-            if taken is None:
+            if element is None:
                 return done > 0
-            if self._is_blocked() or self._is_slice_over():
+            if not self._flush_outputs() or self._is_slice_over():
                 return True
         return True
 
-    def _process(self, rows: Rows, port: int, began_ns: int) -> None:
-        self._time.begin_batch(self._intake)
-        self._chain.process(rows, port)
-        self._intake.note_time(len(rows), self._clock.monotonic_ns() - began_ns)
+    def _take(self) -> Element | None:
+        if self._held is not None:
+            batch, self._held = self._held, None
+            return batch
+        try:
+            return self._intake.take(self._now_ns)
+        except RemoteProtocolError:
+            raise
+        except FAILURES as error:
+            raise self._intake.failure(error, self.stage.nodes[0]) from error
 
-    def _has_marked(self, taken: tuple[Rows, int] | None) -> bool:
-        """Do what the intake found due before anything else; return whether it did."""
-        intake = self._intake
-        if intake.is_sealed:
-            self._seal_loop()
-        elif intake.barrier is not None:
-            self._cut(intake.barrier)
-        elif intake.watermark_due is not None:
-            watermark, intake.watermark_due = intake.watermark_due, None
-            self._time.reached = watermark.time
-            self._pending = self._chain.pass_watermark(watermark, 0)
-        elif intake.is_mark_due:
-            self._mark_round(intake.outlet)
-        elif intake.hops_due is not None:
-            self._put_marks(0, Hops(intake.hops_due))
-            intake.hops_due = None
-        else:
-            return self._has_held(taken)
-        return True
+    def _react(self, element: Element | None, began_ns: int) -> bool:
+        """Do what follows from an element; return whether the slice may go on."""
+        match element:
+            case Batch():
+                return self._process(element, began_ns)
+            case None:
+                return self._tell_splits()
+            case PortEnded(port):
+                self._chain.end_port(port)
+                return True
+            case Barrier():
+                self._cut(element)
+            case LoopSealed():
+                self._seal_loop()
+            case Watermark():
+                self._time.reached = element.time
+                self._pending = self._chain.pass_watermark(element, 0)
+            case MarkDue(mark, outlet):
+                self._put_marks(outlet, mark)
+            case RoundOver() | ProbeArrived() | EndOfInput():
+                self._end(element)
+            case _:
+                assert_never(element)
+        return False
 
-    def _has_held(self, taken: tuple[Rows, int] | None) -> bool:
-        """Tell which split a batch comes from; hold it while that cannot leave."""
-        if not self._splits.has_news(self._intake) or not self._is_blocked():
+    def _process(self, batch: Batch, began_ns: int) -> bool:
+        """Run a batch through the operators; hold it while its split cannot be told."""
+        if not self._tell_splits():
+            self._held = batch
             return False
-        self._held = taken
+        self._time.begin_batch(self._intake)
+        self._chain.process(batch)
+        self._intake.note_time(len(batch.rows), self._clock.monotonic_ns() - began_ns)
         return True
 
-    def _has_given_time(self) -> bool:
+    def _tell_splits(self) -> bool:
+        """Tell which split the next batch comes from; return whether that has left."""
+        return not self._splits.tell(self._intake) or self._flush_outputs()
+
+    def _give_time(self) -> bool:
         """Send a new watermark of an operator that assigns timestamps, if there is one."""
         given = self._time.given(self._intake, self._now_ns)
         if given is not None:
             self._pending = self._chain.pass_watermark(given[1], given[0] + 1)
         return given is not None
 
-    def _has_worked_off(self) -> bool:
+    def _work_off(self) -> bool:
         """Go on with what follows from time having passed, until output is blocked."""
         if self._pending is None:
             ticked = self._time.ticked()
@@ -358,48 +385,51 @@ class Task:
                 return False
             self._pending = self._chain.emit_from(*ticked, "when its time had come")
         for _ in range(self._slice_batches):
-            if self._is_blocked():
+            if not self._flush_outputs():
                 break
             if next(self._pending, _END) is _END:
                 self._pending = None
                 break
         return True
 
-    def _is_at_end(self, taken: tuple[Rows, int] | None) -> bool:
-        """Begin to finish, if the input is over, or a round of it."""
-        is_satisfied = self._is_satisfied()
-        is_over = taken is None and self._intake.is_over
+    def _stop_early(self) -> bool:
+        """Finish if an operator needs nothing more of the input."""
         if self._intake.has_rounds:
-            if taken is None and self._intake.is_round_over:
-                self._begin_finish()
-            elif is_over:
-                self._intake.close()
+            return False
+        satisfied = [o for o in self._chain.operators if o.is_satisfied]
+        if not satisfied:
+            return False
+        # Those in front of the last one that has enough.
+        self._nodes_left = self.stage.nodes.index(satisfied[-1].nodes[0])
+        self._intake.close()
+        self._begin(self._finish())
+        return True
+
+    def _end(self, element: RoundOver | ProbeArrived | EndOfInput) -> None:
+        """Let the operators say what follows from the end of the input, or of a round."""
+        if not self._tell_splits() or self._give_time():
+            # That goes first; the element comes again.
+            return
+        match element:
+            case RoundOver(ended):
+                self._begin(self._finish_round(ended))
+            case ProbeArrived(mark) if mark.asks_flush:
+                self._begin(self._finish_probe(mark))
+            case ProbeArrived(mark):
+                for index in range(len(self._chain.operators)):
+                    self._chain.flush(index)
+                self._begin_round(mark)
+            case EndOfInput() if self._intake.has_rounds:
+                # The final flush was that of the last round.
                 self.phase = TaskPhase.DRAINING
-        elif self._intake.is_round_over:
-            # Of a free loop: more may have come behind the look, and it must not wait.
-            if self._intake.is_flush_due:
-                self._begin_finish()
-            else:
-                self._pass_look()
-            return True
-        elif is_satisfied or is_over:
-            self._nodes_left = 0 if is_over else self._nodes_before_satisfied()
-            self._intake.close()
-            self._begin_finish()
-        return self.phase is not TaskPhase.RUNNING
+            case EndOfInput():
+                self._begin(self._finish())
 
-    def _pass_look(self) -> None:
-        """Let a look at a free loop go on, behind all rows that came before it."""
-        for index in range(len(self._chain.operators)):
-            self._chain.flush(index)
-        self._mark_round(0)
+    def _begin_round(self, mark: RoundEnd) -> None:
+        """Send the mark behind all rows of a round, and take those of the next one."""
+        self._put_marks(0, mark)
         self._intake.begin_round()
-
-    def _mark_round(self, outlet: int) -> None:
-        """Send the end of a round behind its rows."""
-        mark = FLUSH if self._intake.is_flush_due else ROUND_END
-        self._put_marks(outlet, mark)
-        self._intake.is_mark_due = False
+        self.phase = TaskPhase.RUNNING
 
     def _put_marks(self, outlet: int, mark: RoundEnd | Hops) -> None:
         """Send a mark to all who are in the same loop."""
@@ -428,18 +458,17 @@ class Task:
         for channel in self._outputs:
             channel.put_mark(barrier)
         self.epoch = barrier.epoch
-        self._intake.release()
+        self._is_pausing = Order.PAUSE in barrier.orders
+        self._is_holding = self._is_pausing and barrier.epoch > self._resumed_epoch
+        is_sealed = self._intake.release(is_pausing=self._is_holding)
         pause_ns = self._clock.monotonic_ns() - began_ns
         self._unsealed = self._left(tuple(captures), pause_ns)
-        self._is_pausing = Order.PAUSE in barrier.orders
-        is_due = barrier.epoch > self._resumed_epoch
-        self._intake.is_holding = self._is_pausing and is_due
-        if self._intake.is_sealed:
+        if is_sealed:
             self._seal_loop()
 
     def _seal_loop(self) -> None:
         """Hand the last cut on: its barrier has come round every loop."""
-        self._intake.is_sealed = self._intake.is_holding = False
+        self._is_holding = False
         cut, self._unsealed = self._unsealed, None
         assert cut is not None
         self._is_paused = self._is_pausing and cut.epoch > self._resumed_epoch
@@ -469,46 +498,32 @@ class Task:
         """Whether slow functions have used the turn up before its batches did."""
         return self._clock.monotonic_ns() - self._now_ns > _SLICE_NS
 
-    def _is_satisfied(self) -> bool:
-        """Whether an operator needs nothing more of the input."""
-        for port in self._intake.over_ports():
-            for operator in self._chain.operators[:1]:
-                operator.on_input_end(port)
-        return any(operator.is_satisfied for operator in self._chain.operators)
-
-    def _nodes_before_satisfied(self) -> int:
-        """Return how many operators stand in front of the last one that has enough."""
-        satisfied = [o for o in self._chain.operators if o.is_satisfied]
-        return self.stage.nodes.index(satisfied[-1].nodes[0])
-
-    def _take(self) -> tuple[Rows, int] | None:
-        if self._held is not None:
-            taken, self._held = self._held, None
-            return taken
-        try:
-            return self._intake.take(self._now_ns)
-        except RemoteProtocolError:
-            raise
-        except FAILURES as error:
-            node, intake = self.stage.nodes[0], self._intake
-            if isinstance(intake, SourceIntake):
-                raise TaskFailedError(None, node, intake.reading()) from error
-            found, position = blame_at(error, node), intake.position(None, 0)
-            raise TaskFailedError(found, node, position) from error
-
-    def _begin_finish(self) -> None:
+    def _begin(self, finishing: Iterator[None]) -> None:
         self.phase = TaskPhase.FINISHING
-        self._finishing = self._finish()
+        self._finishing = finishing
 
-    def _finish(self) -> Iterator[None]:
-        """Let the operators flush for the last time, one batch per step."""
-        for index, operator in enumerate(self._chain.operators):
-            yield from self._chain.emit_from(index, operator.finish)
-            self._seal(operator, Epoch(self.epoch + 1))
-
-    def _finish_behind(self, over: frozenset[int]) -> Iterator[None]:
-        """Let those operators flush for the last time that come behind all of these nodes."""
+    def _finish(self, over: frozenset[int] = frozenset()) -> Iterator[None]:
+        """Flush for the last time, one batch per step: all but operators that are over."""
         self._intake.close()
+        yield from self._last_words(over)
+        self.phase = TaskPhase.DRAINING
+
+    def _finish_round(self, ended: frozenset[int]) -> Iterator[None]:
+        """Flush for the last time in this round."""
+        yield from self._last_words()
+        for operator in self._chain.operators:
+            operator.restart(ended)
+        self._begin_round(ROUND_END)
+
+    def _finish_probe(self, mark: RoundEnd) -> Iterator[None]:
+        """Flush what would be flushed at the end of a free loop; that may go round."""
+        yield from self._last_words()
+        for operator in self._chain.operators:
+            operator.reset_after_flush()
+        self._begin_round(mark)
+
+    def _last_words(self, over: frozenset[int] = frozenset()) -> Iterator[None]:
+        """Let the operators flush that come behind all of these nodes."""
         for index, operator in enumerate(self._chain.operators):
             if over.isdisjoint(node.id for node in operator.nodes):
                 yield from self._chain.emit_from(index, operator.finish)
@@ -516,31 +531,15 @@ class Task:
 
     def _finish_slice(self) -> None:
         for _ in range(self._slice_batches):
-            if self._is_blocked():
+            if not self._flush_outputs() or next(self._finishing, _END) is _END:
                 return
-            if next(self._finishing, _END) is _END:
-                self._finished()
-                return
-
-    def _finished(self) -> None:
-        if not self._intake.has_rounds and not self._intake.is_flush_due:
-            self.phase = TaskPhase.DRAINING
-            return
-        for operator in self._chain.operators:
-            if self._intake.has_rounds:
-                operator.restart(self._intake.ended_ports)
-            else:
-                operator.reset_after_flush()
-        self._mark_round(0)
-        self._intake.begin_round()
-        self.phase = TaskPhase.RUNNING
 
     def _drain(self) -> bool:
         """Send what is left, then the end, on every channel."""
         self._intake.close()
         for channel in self._outputs:
             channel.flush()
-        if self._is_blocked():
+        if not self._flush_outputs():
             return False
         for channel in self._outputs:
             channel.end()
@@ -550,15 +549,16 @@ class Task:
         self._on_end(left)
         return True
 
-    def _is_blocked(self) -> bool:
+    def _flush_outputs(self) -> bool:
+        """Send what waits for credit; return whether nothing waits any more."""
         is_blocked = False
         for channel in self._outputs:
             if channel.is_blocked:
                 channel.send_ready()
                 is_blocked |= channel.is_blocked
-        return is_blocked
+        return not is_blocked
 
-    def _has_left_off(self) -> bool:
+    def _leave_off(self) -> bool:
         """Take nothing more if nobody reads what it makes; return whether that is so."""
         if not self._is_abandoned():
             return False

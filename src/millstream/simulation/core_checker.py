@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.operators.loops.deciding import FreeLoopDecider
-from millstream.runtime.intake import ChannelIntake
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.loop_intake import LoopIntake
 
 if TYPE_CHECKING:

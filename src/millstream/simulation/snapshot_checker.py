@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.plan.iteration import Port
 from millstream.protocol.align import Cut, DeliverBatch, Seal
 from millstream.protocol.barrier import RoundEnd
-from millstream.runtime.intake import ChannelIntake
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.loop_intake import LoopIntake
 from millstream.runtime.task import TaskPhase
 from millstream.runtime.task_cut import TaskCut

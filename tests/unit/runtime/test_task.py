@@ -17,8 +17,8 @@ from millstream.plan.aggregate import builtin
 from millstream.plan.stages import Stage
 from millstream.protocol.packets import PacketKind
 from millstream.runtime.chain import TaskFailedError
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.channels import InputChannel
-from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.task import Task, TaskPhase
 from millstream.testing import ManualClock, Raise, ScriptedSource
 
