@@ -166,7 +166,7 @@ def tasks_that_had_ended_close_nothing(patch: Patch) -> None:
 
     def end(original: Any, self: Task) -> None:
         original(self)
-        self._intake.close()
+        self.intake.close()
 
     wrapped(patch, Task, "end_at_once", end)
 
@@ -247,7 +247,7 @@ def decisions_overtake_epochs(patch: Patch) -> None:
 @canary(
     flows.iterated,
     "The decider leaves when its heads do, before it has cut what they have cut.",
-    seed=267,
+    seed=82,
 )
 def tasks_before_a_head_are_abandoned(patch: Patch) -> None:
 

@@ -69,7 +69,7 @@ BRANCHES: dict[str, tuple[type[Any], str, Callable[..., Any]]] = {
     "a loop is over while a barrier goes round": (
         ChannelIntake,
         "_end_loop",
-        lambda intake: intake._aligner.phase is Phase.LOGGING,
+        lambda intake: intake.aligner.phase is Phase.LOGGING,
     ),
     "an epoch waits for the end of a round": (
         Decider,

@@ -69,7 +69,7 @@ def test_end_that_overtakes_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last buffer leaves after the end of its channel."""
 
     def drain(self: Task) -> bool:
-        for channel in self._outputs:
+        for channel in self.outputs:
             channel.carrier.end()
             channel.flush()
         left = self._left()

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import ChannelId, Epoch, Generation, PeerId
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.intake import Intake
+    from millstream.runtime.observer import Observer
     from millstream.runtime.task_cut import TaskCut
     from millstream.runtime.timers import Timers
 
@@ -117,6 +118,7 @@ class _Assembler:
     made: Assembly
     intakes: dict[tuple[int, int], Intake]
     credit_bytes: int
+    observer: Observer | None
     #: Where rows leave a loop, by the node of its head and the index of the task.
     exits: dict[tuple[int, int], list[OutputChannel]] = field(default_factory=dict)
 
@@ -138,7 +140,9 @@ class _Assembler:
             )
             return
         ends = [self._input(c) for c in self.plan.inputs(stage.id, index)]
-        self.intakes[stage.id, index] = self._channel_intake(stage, index, ends)
+        intake = self._channel_intake(stage, index, ends)
+        intake.observer = self.observer
+        self.intakes[stage.id, index] = intake
 
     def _own_splits(self, source: Stage, index: int) -> list[Split]:
         """Return the splits that a task of a source reads."""
@@ -248,6 +252,7 @@ class _Assembler:
             on_cut=self.on_cut,
             on_end=self.on_end,
             guard=None if letters is None else Guard(letters),
+            observer=self.observer,
         )
         unknown = task.states().keys() - self.deployment.fingerprints.keys()
         assert not unknown, f"{unknown} keep state and have no fingerprint"
@@ -325,12 +330,14 @@ def assemble(
     on_cut: Callable[[TaskCut], None],
     on_end: Callable[[TaskCut], None],
     beginning: Beginning,
+    observer: Observer | None = None,
 ) -> Assembly:
     """Make the tasks whose indexes are placed on the worker `own_id`."""
     plan = lay_out(deployment.stages, deployment.worker_count)
     assembler = _Assembler(
         deployment, plan, own_id, placement, generation, network, clock, timers, emit,
         on_cut, on_end, beginning, Assembly(), {}, _credit_bytes(deployment.config, plan),
+        observer,
     )  # fmt: skip
     for stage in deployment.stages.stages:
         if stage.loop_state is not None:

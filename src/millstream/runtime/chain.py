@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.operators.failure import blame, blame_key, is_one_to_one
+from millstream.operators.loops.deciding import FreeLoopDecider
 from millstream.operators.time.assign import TimestampAssigner
 from millstream.plan.iteration import Outlet
 from millstream.plan.nodes import Combine
@@ -72,6 +73,7 @@ class Chain:
         self._routers = routers
         self._intake = intake
         self._guard = guard
+        self._cores = [o for o in operators if isinstance(o, FreeLoopDecider)]
         self._batch_rows = 0
 
     @property
@@ -86,7 +88,12 @@ class Chain:
         self.rows_in += len(rows)
         self.push(rows, port, 0, outlet)
 
-    def end_port(self, port: int) -> None:
+    def validate(self) -> None:
+        """Assert what the core of a loop promises that is decided over here."""
+        for core in self._cores:
+            core.validate()
+
+    def end_input(self, port: int) -> None:
         """Let the first operator know that nothing more comes on an input."""
         for operator in self.operators[:1]:
             operator.on_input_end(port)

@@ -46,11 +46,12 @@ from millstream.runtime.elements import (
 if TYPE_CHECKING:
     from millstream.plan.iteration import RoundState
     from millstream.plan.logical import Node
-    from millstream.protocol.align import Command
+    from millstream.protocol.align import Command, Event
     from millstream.protocol.ids import ChannelId
     from millstream.protocol.messages import Offset
     from millstream.runtime.channels import InputChannel
     from millstream.runtime.elements import Element
+    from millstream.runtime.observer import Observer
     from millstream.state.base import State
 
     Rows = list[Any]
@@ -74,6 +75,9 @@ class ChannelIntake:
         Whether that is no iteration but a free loop, whose rounds are only probes.
     """
 
+    #: Who looks on at the alignment of barriers; in a real job nobody does.
+    observer: Observer | None = None
+
     def __init__(
         self,
         channels: list[InputChannel],
@@ -88,7 +92,7 @@ class ChannelIntake:
         self._due: deque[Element] = deque()
         self._by_id: dict[ChannelId, InputChannel] = {c.channel.id: c for c in channels}
         self._back = back
-        self._aligner = Aligner([c for c in self._by_id if c not in back], back)
+        self.aligner = Aligner([c for c in self._by_id if c not in back], back)
         self._after_cut: list[Command] = []
         self._ready: deque[InputChannel] = deque()
         #: Wake-ups of blocked channels, in order.
@@ -282,7 +286,7 @@ class ChannelIntake:
         self._ended.add(channel.channel.id)
         self._rounds.discard(channel.channel.id)
         self._back -= {channel.channel.id}
-        self._apply(self._aligner.handle(ChannelEnded(channel.channel.id)))
+        self._align(ChannelEnded(channel.channel.id))
         self._time.end(channel.channel.id)
         self._tell_time()
         self._note_end(channel.port)
@@ -290,7 +294,7 @@ class ChannelIntake:
     def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
         own = channel.channel.id
         if isinstance(element, Barrier):
-            self._apply(self._aligner.handle(BarrierArrived(own, element)))
+            self._align(BarrierArrived(own, element))
         elif isinstance(element, RoundEnd):
             self._rounds_ended.add(own)
             self._is_flush_asked |= element.asks_flush
@@ -305,10 +309,16 @@ class ChannelIntake:
             self._time.note(own, element)
             self._tell_time()
         elif own in self._back:
-            batch = (element, channel.hops)
-            self._apply(self._aligner.handle(BatchArrived(own, batch)))
+            self._align(BatchArrived(own, (element, channel.hops)))
         else:
             self._delivered.append((element, channel, channel.hops))
+
+    def _align(self, event: Event) -> None:
+        """Let the aligner take an event, and do what it wants done."""
+        commands = self.aligner.handle(event)
+        if self.observer is not None:
+            self.observer.aligned(self, event, commands)
+        self._apply(commands)
 
     def _apply(self, commands: list[Command]) -> None:
         for number, command in enumerate(commands):
@@ -330,7 +340,7 @@ class ChannelIntake:
     def _end_loop(self) -> None:
         """Wait for nothing more that would come round; it seals what was cut."""
         for channel in self._back:
-            self._apply(self._aligner.handle(ChannelEnded(channel)))
+            self._align(ChannelEnded(channel))
         self._back = frozenset()
 
     def _keep_log(self, logged: list[tuple[int, Any, int]]) -> None:
@@ -359,6 +369,10 @@ class ChannelIntake:
     def failure(self, error: BaseException, node: Node) -> TaskFailedError:
         """Return what says that an element could not be taken."""
         return TaskFailedError(blame_at(error, node), node, self.position(None, 0))
+
+    def validate(self) -> None:
+        """Assert what event time promises; its aligner is asked where it is told."""
+        self._time.validate()
 
     def close(self) -> None:
         """Read nothing more."""

@@ -115,7 +115,7 @@ class FreeHeadIntake(LoopIntake):
 
     @property
     def _is_unsettled(self) -> bool:
-        is_logging = self._aligner.phase is Phase.LOGGING
+        is_logging = self.aligner.phase is Phase.LOGGING
         return is_logging and self._is_unread and self._head.phase is HeadPhase.OVER
 
     def _end_loop(self) -> None:
@@ -194,8 +194,7 @@ class FreeHeadIntake(LoopIntake):
             self._delivered.append((element, channel, channel.hops))
         elif isinstance(element, RoundEnd):
             # Rows in front of it may have to wait for a cut.
-            mark = BatchArrived(channel.channel.id, (element, channel.hops))
-            self._apply(self._aligner.handle(mark))
+            self._align(BatchArrived(channel.channel.id, (element, channel.hops)))
         else:
             super()._note(channel, element)
 

@@ -99,7 +99,7 @@ class HeadIntake(LoopIntake):
         epoch in front of it waits.  In a loop inside another one an epoch waits for the end
         of the outer round, and that for decisions.
         """
-        aligner = self._aligner
+        aligner = self.aligner
         return aligner.is_cut_due if self._head.is_nested else aligner.is_cut_ahead
 
     def _read(self, channel: InputChannel) -> None:

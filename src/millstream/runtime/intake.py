@@ -94,7 +94,7 @@ class Intake(Protocol):
         """Return what tells the coordinator that `take` raised, and where."""
         ...
 
-    # What is measured
+    # What is measured and checked
 
     @property
     def bytes_taken(self) -> int:
@@ -103,6 +103,10 @@ class Intake(Protocol):
 
     def waiting(self) -> tuple[int, int]:
         """Return how many batches and rows have come and were not taken."""
+        ...
+
+    def validate(self) -> None:
+        """Assert what its cores promise; asked by tests and by the simulator."""
         ...
 
     def close(self) -> None:

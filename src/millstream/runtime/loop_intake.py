@@ -88,13 +88,18 @@ class LoopIntake(ChannelIntake, ABC):
     def _hear(self, message: Any) -> None:
         match message:
             case EpochPassedOn(barrier):
-                self._apply(self._aligner.handle(EpochAnnounced(barrier)))
+                self._align(EpochAnnounced(barrier))
             case LoopUnread():
                 self._is_unread = True
                 self._leave_inputs()
             case Decision():
                 if self._head.decide(message):
                     self._carry_out(message)
+
+    def validate(self) -> None:
+        """Assert what its cores promise."""
+        super().validate()
+        self._head.validate()
 
     def _leave_inputs(self) -> None:
         """Read no more input; the ends of the channels are taken one after the other."""

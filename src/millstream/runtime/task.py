@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from millstream.runtime.elements import Element
     from millstream.runtime.guard import Guard
     from millstream.runtime.intake import Intake
+    from millstream.runtime.observer import Observer
     from millstream.runtime.router import Router
     from millstream.state.base import Capture, State
 
@@ -94,6 +95,8 @@ class Task:
         Take what the task leaves at a cut, and at its end.
     guard
         Takes records that make a function raise; without it the task fails.
+    observer
+        Looks on at cuts and at the end; in a real job nobody does.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Task:
         on_cut: Callable[[TaskCut], None],
         on_end: Callable[[TaskCut], None],
         guard: Guard | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.stage = stage
         self.index = index
@@ -119,7 +123,7 @@ class Task:
         self.blocked_ns = 0
         #: What its last snapshot wrote.
         self.state_bytes = 0
-        self._intake = intake
+        self.intake = intake
         self._chain = Chain(stage, chain, routers, intake, guard)
         self._time = TaskTime(chain, clock)
         #: What follows from time having passed, to be worked off before anything else.
@@ -127,7 +131,7 @@ class Task:
         self._routers = routers
         self._row_outputs = _channels(routers[: Outlet.END])
         letters = [] if guard is None else guard.router.channels
-        self._outputs = [*_channels(routers), *letters]
+        self.outputs = [*_channels(routers), *letters]
         self._splits = SplitsTold(self._row_outputs, intake)
         #: A batch that waits until readers can be told which split it comes from.
         self._held: Batch | None = None
@@ -135,6 +139,7 @@ class Task:
         self._slice_batches = slice_batches
         self._on_cut = on_cut
         self._on_end = on_end
+        self._observer = observer
         self._is_paused = False
         self._is_pausing = False
         #: Whether it pauses as soon as the barrier has come round.
@@ -166,7 +171,7 @@ class Task:
         """When its source wants to be asked again, if it is idle and may be asked."""
         if self.phase is not TaskPhase.RUNNING or self._blocked_since_ns is not None:
             return None
-        times = (self._time.wake_ns(), self._intake.wake_ns())
+        times = (self._time.wake_ns(), self.intake.wake_ns())
         return min((ns for ns in times if ns is not None), default=None)
 
     def blocked_until_ns(self, now_ns: int) -> int:
@@ -180,11 +185,11 @@ class Task:
     def states(self) -> dict[str, State]:
         """Return the states of its operators, by name."""
         own = {_name(o): o.state for o in self._chain.operators if o.state is not None}
-        return own | self._intake.states()
+        return own | self.intake.states()
 
     def restored(self, *, is_same_plan: bool) -> None:
         """Note that its states have been filled, by the same tasks of the same plan or not."""
-        self._time.restored(self._intake, is_same_plan=is_same_plan)
+        self._time.restored(self.intake, is_same_plan=is_same_plan)
 
     @property
     def rounds(self) -> RoundsSoFar | None:
@@ -201,12 +206,17 @@ class Task:
 
     def metrics(self, now_ns: int) -> TaskMetrics:
         """Return what it has done so far, and how it stands."""
-        return measured(self, self._intake, self._outputs, self._time, now_ns)
+        return measured(self, self.intake, self.outputs, self._time, now_ns)
+
+    def validate(self) -> None:
+        """Assert what its cores promise; asked by tests and by the simulator."""
+        self.intake.validate()
+        self._chain.validate()
 
     def announce(self, barrier: Barrier) -> None:
         """Note that an epoch is open; only sources and deciders learn of it this way."""
         if self.phase in {TaskPhase.RUNNING, TaskPhase.FINISHING}:
-            self._intake.announce(barrier)
+            self.intake.announce(barrier)
 
     def complete(self, epoch: Epoch) -> None:
         """Note that an epoch is complete."""
@@ -219,7 +229,7 @@ class Task:
         self._resumed_epoch = epoch
         if self.epoch <= epoch:
             self._is_paused = self._is_holding = False
-            self._intake.resume()
+            self.intake.resume()
 
     def end_at_once(self, *, was_left: bool = False) -> None:
         """Be a task that ended before the snapshot that is restored.
@@ -232,7 +242,7 @@ class Task:
 
     def end_behind(self, spent: int) -> None:
         """Flush for the last time: all but the first operators, which have ended before."""
-        if self._intake.has_rounds:
+        if self.intake.has_rounds:
             # Its final flush was that of its last round.
             self.end_at_once()
             return
@@ -274,11 +284,11 @@ class Task:
         Everybody is closed, whoever raises; the first error is raised in the end.
         """
         if self._is_closed:
-            self._intake.close()
+            self.intake.close()
             return
         self._is_closed = True
         failures = []
-        parts = [(self._intake.close, self.stage.nodes[0])]
+        parts = [(self.intake.close, self.stage.nodes[0])]
         parts += [(o.close, o.nodes[0]) for o in self._chain.operators]
         for close, node in parts:
             try:
@@ -325,11 +335,11 @@ class Task:
             batch, self._held = self._held, None
             return batch
         try:
-            return self._intake.take(self._now_ns)
+            return self.intake.take(self._now_ns)
         except RemoteProtocolError:
             raise
         except FAILURES as error:
-            raise self._intake.failure(error, self.stage.nodes[0]) from error
+            raise self.intake.failure(error, self.stage.nodes[0]) from error
 
     def _react(self, element: Element | None, began_ns: int) -> bool:
         """Do what follows from an element; return whether the slice may go on."""
@@ -339,7 +349,7 @@ class Task:
             case None:
                 return self._tell_splits()
             case PortEnded(port):
-                self._chain.end_port(port)
+                self._chain.end_input(port)
                 return True
             case Barrier():
                 self._cut(element)
@@ -361,18 +371,18 @@ class Task:
         if not self._tell_splits():
             self._held = batch
             return False
-        self._time.begin_batch(self._intake)
+        self._time.begin_batch(self.intake)
         self._chain.process(batch)
-        self._intake.note_time(len(batch.rows), self._clock.monotonic_ns() - began_ns)
+        self.intake.note_time(len(batch.rows), self._clock.monotonic_ns() - began_ns)
         return True
 
     def _tell_splits(self) -> bool:
         """Tell which split the next batch comes from; return whether that has left."""
-        return not self._splits.tell(self._intake) or self._flush_outputs()
+        return not self._splits.tell(self.intake) or self._flush_outputs()
 
     def _give_time(self) -> bool:
         """Send a new watermark of an operator that assigns timestamps, if there is one."""
-        given = self._time.given(self._intake, self._now_ns)
+        given = self._time.given(self.intake, self._now_ns)
         if given is not None:
             self._pending = self._chain.pass_watermark(given[1], given[0] + 1)
         return given is not None
@@ -394,14 +404,14 @@ class Task:
 
     def _stop_early(self) -> bool:
         """Finish if an operator needs nothing more of the input."""
-        if self._intake.has_rounds:
+        if self.intake.has_rounds:
             return False
         satisfied = [o for o in self._chain.operators if o.is_satisfied]
         if not satisfied:
             return False
         # Those in front of the last one that has enough.
         self._nodes_left = self.stage.nodes.index(satisfied[-1].nodes[0])
-        self._intake.close()
+        self.intake.close()
         self._begin(self._finish())
         return True
 
@@ -419,7 +429,7 @@ class Task:
                 for index in range(len(self._chain.operators)):
                     self._chain.flush(index)
                 self._begin_round(mark)
-            case EndOfInput() if self._intake.has_rounds:
+            case EndOfInput() if self.intake.has_rounds:
                 # The final flush was that of the last round.
                 self.phase = TaskPhase.DRAINING
             case EndOfInput():
@@ -428,7 +438,7 @@ class Task:
     def _begin_round(self, mark: RoundEnd) -> None:
         """Send the mark behind all rows of a round, and take those of the next one."""
         self._put_marks(0, mark)
-        self._intake.begin_round()
+        self.intake.begin_round()
         self.phase = TaskPhase.RUNNING
 
     def _put_marks(self, outlet: int, mark: RoundEnd | Hops) -> None:
@@ -453,14 +463,16 @@ class Task:
             self._seal(operator, barrier.epoch)
             if operator.state is not None:
                 captures.append(captured(_name(operator), operator.state, barrier))
-        for name, state in self._intake.states().items():
+        for name, state in self.intake.states().items():
             captures.append(captured(name, state, barrier))
-        for channel in self._outputs:
+        for channel in self.outputs:
             channel.put_mark(barrier)
         self.epoch = barrier.epoch
+        if self._observer is not None:
+            self._observer.captured(self, barrier)
         self._is_pausing = Order.PAUSE in barrier.orders
         self._is_holding = self._is_pausing and barrier.epoch > self._resumed_epoch
-        is_sealed = self._intake.release(is_pausing=self._is_holding)
+        is_sealed = self.intake.release(is_pausing=self._is_holding)
         pause_ns = self._clock.monotonic_ns() - began_ns
         self._unsealed = self._left(tuple(captures), pause_ns)
         if is_sealed:
@@ -472,6 +484,8 @@ class Task:
         cut, self._unsealed = self._unsealed, None
         assert cut is not None
         self._is_paused = self._is_pausing and cut.epoch > self._resumed_epoch
+        if self._observer is not None:
+            self._observer.sealed(self, cut)
         self._on_cut(cut)
 
     def _seal(self, operator: Operator, epoch: Epoch) -> None:
@@ -488,7 +502,7 @@ class Task:
             self.index,
             self.epoch,
             captures,
-            self._intake.offsets(),
+            self.intake.offsets(),
             self._seals.taken(),
             pause_ns,
             self._nodes_left,
@@ -504,7 +518,7 @@ class Task:
 
     def _finish(self, over: frozenset[int] = frozenset()) -> Iterator[None]:
         """Flush for the last time, one batch per step: all but operators that are over."""
-        self._intake.close()
+        self.intake.close()
         yield from self._last_words(over)
         self.phase = TaskPhase.DRAINING
 
@@ -536,23 +550,25 @@ class Task:
 
     def _drain(self) -> bool:
         """Send what is left, then the end, on every channel."""
-        self._intake.close()
-        for channel in self._outputs:
+        self.intake.close()
+        for channel in self.outputs:
             channel.flush()
         if not self._flush_outputs():
             return False
-        for channel in self._outputs:
+        for channel in self.outputs:
             channel.end()
         left = self._left()
         self.close()
         self.phase = TaskPhase.ENDED
+        if self._observer is not None:
+            self._observer.ended(self, left)
         self._on_end(left)
         return True
 
     def _flush_outputs(self) -> bool:
         """Send what waits for credit; return whether nothing waits any more."""
         is_blocked = False
-        for channel in self._outputs:
+        for channel in self.outputs:
             if channel.is_blocked:
                 channel.send_ready()
                 is_blocked |= channel.is_blocked
@@ -563,7 +579,7 @@ class Task:
         if not self._is_abandoned():
             return False
         self._nodes_left = len(self.stage.nodes)
-        self._intake.close()
+        self.intake.close()
         self.phase = TaskPhase.DRAINING
         return True
 

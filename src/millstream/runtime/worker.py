@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.ports import Address, Background, Clock, Network, NetworkEvent
     from millstream.runtime.deployment import Deployment
+    from millstream.runtime.observer import Observer
     from millstream.runtime.task import Task
     from millstream.runtime.task_cut import TaskCut
     from millstream.state.base import ShardRange
@@ -96,6 +97,8 @@ class Worker:
         Where snapshots are; None for a job without.
     background
         Does what must not stop the steps.
+    observer
+        Looks on at its tasks; in a real job nobody does.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class Worker:
         background: Background,
         store: SnapshotStore | None = None,
         resident_bytes: Callable[[], int] = int,
+        observer: Observer | None = None,
     ) -> None:
         self.id = id
         self.phase = WorkerPhase.JOINING
@@ -123,6 +127,7 @@ class Worker:
         self._clock = clock
         self._pid = pid
         self._resident_bytes = resident_bytes
+        self._observer = observer
         self._generation = _NO_GENERATION
         self._made = Assembly()
         self._timers = Timers()
@@ -191,6 +196,13 @@ class Worker:
                 due_ns = min(due_ns, time_ns)
         wait_s = max(0.0, (due_ns - now_ns) / 1e9)
         return min(wait_s, _SEALING_WAIT_S) if self._sealer.is_busy else wait_s
+
+    def validate(self) -> None:
+        """Assert what its cores promise; asked by tests and by the simulator."""
+        self._orders.validate()
+        self._dialing.validate()
+        for task in self._made.tasks:
+            task.validate()
 
     def close(self) -> None:
         """Close tasks and connections; safe to call at any time."""
@@ -371,7 +383,10 @@ class Worker:
             on_cut=self._handle_cut,
             on_end=self._handle_end,
             beginning=beginning,
+            observer=self._observer,
         )
+        if self._observer is not None:
+            self._observer.deployed(self._generation, self._made)
         if manifest is not None:
             assert self._store is not None
             self._restoration = Restoration(
@@ -410,6 +425,8 @@ class Worker:
         for report in reports:
             if report.generation != self._generation:
                 continue
+            if self._observer is not None:
+                self._observer.reported(report)
             if isinstance(report, SealFailed):
                 self._fail(report.error)
                 continue

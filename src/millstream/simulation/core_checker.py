@@ -9,18 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.loops.deciding import FreeLoopDecider
-from millstream.runtime.channel_intake import ChannelIntake
-from millstream.runtime.loop_intake import LoopIntake
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.protocol.ids import ChannelId
-    from millstream.protocol.watermark import EventTime
-    from millstream.runtime.assembly import Assembly
+    from millstream.protocol.align import Aligner, Event
     from millstream.runtime.coordinator import Coordinator
-    from millstream.runtime.task import Task
     from millstream.runtime.worker import Worker
 
 __all__ = ["CoreChecker"]
@@ -32,8 +25,6 @@ class CoreChecker:
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
         self._has_said = False
-        self._made: dict[int, Assembly] = {}
-        self._checks: dict[int, list[Callable[[], None]]] = {}
 
     def watch(self, coordinator: Coordinator) -> None:
         """Ask both cores of a coordinator after every event."""
@@ -42,27 +33,11 @@ class CoreChecker:
 
     def check(self, worker: Worker) -> None:
         """Ask the cores of a worker that has had its turn."""
-        made = worker._made  # noqa: SLF001 - as above
-        if self._made.get(worker.id) is not made:
-            self._made[worker.id] = made
-            found = [worker._orders.validate, worker._dialing.validate]  # noqa: SLF001
-            for task in made.tasks:
-                found += self._found(task)
-            self._checks[worker.id] = found
-        for validate in self._checks[worker.id]:
-            self._ask(validate)
+        self._ask(worker.validate)
 
-    def _found(self, task: Task) -> list[Callable[[], None]]:
-        """Return what to ask of a task after every turn."""
-        found: list[Callable[[], None]] = []
-        intake: Any = task._intake  # noqa: SLF001 - as above
-        if isinstance(intake, ChannelIntake):
-            self._ask_after_events(intake._aligner)  # noqa: SLF001 - as above
-            found.append(lambda: _time_of(intake).validate())
-        if isinstance(intake, LoopIntake):
-            found.append(intake._head.validate)  # noqa: SLF001 - as above
-        deciders = [o for o in task._chain.operators if isinstance(o, FreeLoopDecider)]  # noqa: SLF001
-        return found + [decider._decider.validate for decider in deciders]  # noqa: SLF001
+    def ask(self, aligner: Aligner, event: Event) -> None:
+        """Ask the aligner of a task after an event."""
+        self._ask(aligner.validate, f" after {event}")
 
     def _ask_after_events(self, core: Any) -> None:
         handle = core.handle
@@ -84,8 +59,3 @@ class CoreChecker:
             self._has_said = True
             core = getattr(validate, "__qualname__", "a core")
             self._problems.append(f"{core} says{when}: {error}")
-
-
-def _time_of(intake: ChannelIntake) -> EventTime[ChannelId]:
-    """Return what it goes by now; every round has its own time."""
-    return intake._time  # noqa: SLF001 - a checker looks inside

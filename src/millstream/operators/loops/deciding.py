@@ -57,6 +57,10 @@ class FreeLoopDecider(Operator):
                 told += self._decider.repeat()
         return told
 
+    def validate(self) -> None:
+        """Assert what its core promises; asked by tests and by the simulator."""
+        self._decider.validate()
+
 
 class RoundDecider(FreeLoopDecider):
     """Hears heads and results of an iteration, and tells heads how to go on."""
