@@ -206,7 +206,7 @@ class Config:
     snapshots_retained: int = 3
     #: Bytes that RocksDB may use in a worker, for blocks and write buffers of all tables.
     rocksdb_memory_bytes: int = 64 * 1024 * 1024
-    #: How often a job goes back for one and the same failure without getting on.
+    #: How often a job goes back for one and the same failure before it ends.
     restarts_max: int = 3
     #: Time between two signs of life of a worker.
     heartbeat_ms: int = 500

@@ -131,7 +131,7 @@ class Job:
                 assert self.committing is None
                 assert epoch == max(self.stored)
                 self.committing = epoch
-            case Announce(epoch):
+            case Announce(epoch, _):
                 assert epoch == self.core.complete_epoch == max(self.stored)
             case Resume(epoch):
                 self.resume(epoch)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millstream.protocol.barrier import Barrier, Order
 from millstream.protocol.ids import Epoch
-from millstream.protocol.messages import Ended, Sealed
+from millstream.protocol.messages import Ended, Offset, Sealed
 from millstream.protocol.snapshot_events import (
     Command,
+    Committed,
     Event,
     Started,
     Stored,
@@ -69,6 +72,15 @@ class Driver:
 
     def at(self, now_ns: int) -> list[Command]:
         return self.tell(TimePassed(now_ns))
+
+    def complete(self, epoch: int, *offsets: Offset) -> list[Command]:
+        """Let an epoch be sealed and stored, with how far the first task has read."""
+        self.at(epoch * INTERVAL)
+        first = replace(self.sealed(epoch, ONE), offsets=offsets)
+        self.tell(TaskSealed(first), TaskSealed(self.sealed(epoch, TWO)))
+        announced = self.tell(Stored(epoch))
+        self.tell(Committed(epoch))
+        return announced
 
     def seal(self, epoch: int, *tasks: TaskId, problem: str = "") -> list[Command]:
         return self.tell(*(TaskSealed(self.sealed(epoch, t, problem)) for t in tasks))

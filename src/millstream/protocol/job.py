@@ -32,15 +32,14 @@ runs is a spare: a pause is asked for (`RequestPause`), and at its epoch (`Pause
 tasks are placed anew.
 
 What keeps failing ends the job: the same failure of a worker or its functions more than
-`restarts_max` times, or more than `LOSSES_MAX` losses and broken links, without a complete
-epoch between.
+`restarts_max` times, or more than `LOSSES_MAX` losses and broken links, without a calm time
+between (see `millstream.protocol.restarts`).
 Before the first generation there is nothing to go back to: a worker that is lost then, or
 dies before it has registered, is replaced in its place, `restarts_max` times.
 
-**Without snapshots** the first loss fails the job.  A broken link between two workers
-is then held against its far end for `_SUSPECT_NS`, and a lost connection for
-`_EXIT_REASON_NS`: mostly a better reason arrives a moment later.  `lost_workers` names
-the workers whose launcher may still give one.
+**Without snapshots** the first loss fails the job, when its reason has come or nothing has
+for a moment (see `millstream.protocol.absences`).  `lost_workers` names the workers whose
+launcher may still give one.
 
 Invariants (see `JobCore.validate`)
 -----------------------------------
@@ -58,13 +57,13 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, assert_never
 
+from millstream.protocol.absences import Absences
 from millstream.protocol.ids import PeerId
 from millstream.protocol.job_events import (
+    BeginGeneration,
     CancelRequested,
     Command,
-    CommitOutput,
     Committed,
-    EndJob,
     EpochCompleted,
     Event,
     GivenUp,
@@ -107,9 +106,6 @@ if TYPE_CHECKING:
 
 __all__ = ["JobCore", "Phase"]
 
-_SUSPECT_NS = 1_000_000_000
-_EXIT_REASON_NS = 500_000_000
-
 
 class Phase(Enum):
     """Where a job stands."""
@@ -134,7 +130,7 @@ class JobCore:
         Where to begin.
     restarts_max
         How often a job with snapshots goes back for the same failure of a user
-        function without getting on; None for a job without snapshots.
+        function before it ends; None for a job without snapshots.
     is_complete
         Whether there is nothing to do: the job is over when it begins.
     now_ns, launch_ns, lease_ns, grace_ns
@@ -170,8 +166,7 @@ class JobCore:
         self._task_count = len(self._expected)
         self._members: dict[PeerId, JobMember] = {}
         self._exited: dict[PeerId, str] = {}
-        self._suspected: dict[PeerId, tuple[int, str]] = {}
-        self._losses: dict[PeerId, tuple[int, str]] = {}
+        self._absences = Absences()
         self._snapshot: SnapshotId | None = snapshot
         self._restarts = None if restarts_max is None else Restarts(restarts_max)
         self._is_recovering = False
@@ -186,7 +181,7 @@ class JobCore:
     @property
     def lost_workers(self) -> tuple[PeerId, ...]:
         """Workers that are gone for a reason which the launcher may still give."""
-        return () if self.outcome is not None else tuple(self._losses)
+        return () if self.outcome is not None else self._absences.lost
 
     @property
     def members(self) -> tuple[PeerId, ...]:
@@ -255,9 +250,9 @@ class JobCore:
                 return self._handle_pause(snapshot)
             case StopReached(epoch):
                 return self._stop(Outcome(OutcomeKind.STOPPED, "", f"epoch {epoch}"))
-            case EpochCompleted():
+            case EpochCompleted(has_moved):
                 if self._restarts is not None:
-                    self._restarts.get_on()
+                    self._restarts.complete_epoch(self._now_ns, has_moved=has_moved)
                 return []
             case TimePassed(now_ns):
                 return self._handle_time(now_ns)
@@ -295,7 +290,7 @@ class JobCore:
         if not is_waiting or self._snapshot is None or len(self.members) < needed:
             return []
         self.phase = Phase.CONNECTING
-        self._suspected.clear()
+        self._absences.clear_suspects()
         self._launch_deadline_ns = self._now_ns + self._launch_ns
         self.placement = place(self.placement, self.members, self._task_count)
         for member in self._members.values():
@@ -322,7 +317,8 @@ class JobCore:
         restored = restored_words([member.restored for member in deployed])
         self._tell(f"generation {self.generation} runs{restored}")
         started = self._to_members(Start(self.generation))
-        return [*started, RequestPause()] if self.is_uneven else started
+        pauses = [RequestPause()] if self.is_uneven else []
+        return [*started, BeginGeneration(self.generation), *pauses]
 
     def _is_deployed(self, worker: PeerId) -> bool:
         """Whether the worker has tasks; a spare has none and is waited for by nobody."""
@@ -351,9 +347,8 @@ class JobCore:
             return []
         self.phase = Phase.COMMITTING
         self._tell("all tasks have ended")
-        self._losses.clear()
-        self._suspected.clear()
-        return [CommitOutput()]
+        self._absences.clear()
+        return []
 
     def _handle_committed(self) -> list[Command]:
         if self.phase not in {Phase.COMMITTING, Phase.RUNNING}:
@@ -368,12 +363,11 @@ class JobCore:
             return self._fail(report.kind, report.text, report)
         if is_late or self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
             return []
-        if self._restarts.count_failure(report):
+        count = self._restarts.count_failure(report, self._now_ns)
+        most = self._restarts.restarts_max
+        if count > most:
             return self._fail(report.kind, report.text, report)
-        count = (
-            f"{self._restarts.same_failures} of at most {self._restarts.restarts_max}"
-        )
-        text = f"{report.kind}, {count} in a row: {report.text}"
+        text = f"{report.kind}, {count} of at most {most} in a row: {report.text}"
         self._tell(text, Severity.WARNING)
         # Only what is being restored can turn out to be damaged.
         is_damaged = report.kind == DAMAGE and self.phase is Phase.CONNECTING
@@ -390,8 +384,7 @@ class JobCore:
             return self._replace(worker, reason)
         member.is_gone = True
         if self.phase is not Phase.COMMITTING:
-            deadline_ns = self._now_ns + _EXIT_REASON_NS
-            self._losses.setdefault(worker, (deadline_ns, reason))
+            self._absences.lose(worker, self._now_ns, reason)
         return []
 
     def _handle_exited(self, worker: PeerId, reason: str) -> list[Command]:
@@ -415,9 +408,11 @@ class JobCore:
         if worker in self._members:
             self._members[worker].is_gone = True
         assert self._restarts is not None, f"worker {worker} cannot be replaced"
-        self._suspected.pop(worker, None)
+        self._absences.clear_suspect(worker)
         lost, replacement = self._lost(worker, reason), PeerId(max(self._expected) + 1)
-        if self.placement and (verdict := self._restarts.count_loss(what=lost)):
+        if self.placement and (
+            verdict := self._restarts.count_loss(self._now_ns, what=lost)
+        ):
             return self._fail("WorkerLostError", verdict)
         if not self.placement and (
             verdict := self._restarts.count_start(worker, replacement, reason)
@@ -464,7 +459,7 @@ class JobCore:
                 f"the connection from worker {self.index_of(event.worker)} to worker "
                 f"{self.index_of(event.peer)} broke: {event.reason}"
             )
-            self._suspected.setdefault(event.peer, (event.now_ns + _SUSPECT_NS, text))
+            self._absences.suspect(event.peer, event.now_ns, text)
             self._tell(text, Severity.WARNING)
         return []
 
@@ -491,15 +486,13 @@ class JobCore:
 
     def _handle_absence(self, now_ns: int) -> list[Command]:
         """Act on a worker that is lost, cut off or silent for too long."""
-        for worker, (deadline_ns, reason) in self._losses.items():
-            if now_ns > deadline_ns:
-                return self._fail("WorkerLostError", self._loss(worker, reason))
-        for worker, (deadline_ns, text) in self._suspected.items():
-            if now_ns > deadline_ns and worker not in self._losses:
-                return self._handle_suspect(worker, text)
+        if (lost := self._absences.due_loss(now_ns)) is not None:
+            return self._fail("WorkerLostError", self._loss(*lost))
+        if (suspect := self._absences.due_suspect(now_ns)) is not None:
+            return self._handle_suspect(*suspect)
         for worker, member in self._members.items():
             silent_ns = now_ns - member.heard_ns
-            is_missed = not member.is_gone and worker not in self._losses
+            is_missed = not member.is_gone and worker not in self._absences.lost
             if silent_ns > self._lease_ns and is_missed:
                 reason = f"it was silent for {silent_ns / 1e9:.1f} s"
                 if not self._can_recover:
@@ -512,12 +505,12 @@ class JobCore:
         """Go back for a link that broke; give its far end up if it breaks again."""
         if not self._can_recover:
             return self._fail("TransportError", text)
-        del self._suspected[worker]
+        self._absences.clear_suspect(worker)
         if self.phase is Phase.CONNECTING:
             return self._replace(worker, text)
         assert self._restarts is not None
         if self.phase is Phase.RUNNING and (
-            verdict := self._restarts.count_loss(what=text)
+            verdict := self._restarts.count_loss(self._now_ns, what=text)
         ):
             return self._fail("TransportError", verdict)
         return self._interrupt(text)
@@ -578,7 +571,7 @@ class JobCore:
                 f"not all workers left within {self._grace_ns / 1e9:g} s; they are ended",
                 Severity.WARNING,
             )
-        return [EndJob(self.outcome)]
+        return []
 
     def _to_members(self, message: Message) -> list[Command]:
         return [SendMessage(worker, message) for worker in self.members]

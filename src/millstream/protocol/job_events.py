@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from millstream.protocol.messages import Failed, Message, SnapshotId
 
 __all__ = [
+    "BeginGeneration",
     "CancelRequested",
     "Command",
-    "CommitOutput",
     "Committed",
-    "EndJob",
     "EpochCompleted",
     "Event",
     "GivenUp",
@@ -183,7 +182,9 @@ class StopReached:
 
 @dataclass(frozen=True, slots=True)
 class EpochCompleted:
-    """A snapshot is complete: the job gets on."""
+    """A snapshot is complete; `has_moved` if sources have read on, or have nothing left."""
+
+    has_moved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +226,10 @@ class SendMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitOutput:
-    """Make the output visible, then report `Committed` or `GivenUp`."""
+class BeginGeneration:
+    """All tasks of a generation run: take snapshots of them from now on."""
+
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +255,4 @@ class StartWorker:
     worker: PeerId
 
 
-@dataclass(frozen=True, slots=True)
-class EndJob:
-    """Nothing is left of the job; tell whoever waits for it."""
-
-    outcome: Outcome
-
-
-Command = SendMessage | CommitOutput | Interrupt | RequestPause | StartWorker | EndJob
+Command = SendMessage | BeginGeneration | Interrupt | RequestPause | StartWorker

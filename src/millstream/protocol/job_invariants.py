@@ -27,7 +27,8 @@ def check_job(core: JobCore) -> None:
         f"a job has an outcome when it is over, not {outcome} while it is {phase.name}"
     )
     _check_workers(core)
-    _check_losses(core)
+    can_recover = core._can_recover and outcome is None
+    core._absences.validate(core.members, can_recover=can_recover)
     if core._restarts is not None:
         core._restarts.validate()
     if phase in _DEPLOYED:
@@ -60,18 +61,6 @@ def _check_workers(core: JobCore) -> None:
         assert len(there) == core._task_count or is_committing, (
             f"workers {there} are there or on their way, for {core._task_count} tasks"
         )
-
-
-def _check_losses(core: JobCore) -> None:
-    """Assert that a loss waits for its reason only where the job will end of it."""
-    assert not (core._losses and core._can_recover), (
-        f"a job that recovers waits for no reason: {core._losses}"
-    )
-    present = [worker for worker in core._losses if worker in core.members]
-    assert not present, f"workers {present} are lost and there"
-    if core._can_recover and core.outcome is None:
-        gone = [worker for worker in core._suspected if worker not in core.members]
-        assert not gone, f"workers {gone} are suspected, and are gone"
 
 
 def _check_placement(core: JobCore) -> None:

@@ -1,7 +1,13 @@
 """How often a job with snapshots goes on after a loss or a failure, and when it gives up.
 
-Counts what happened since the last complete epoch; what is done about it is decided in
-`millstream.protocol.job`.
+What is done about it is decided in `millstream.protocol.job`.
+
+A job that goes back to an epoch reads the same records again, so that one which makes a
+function raise, or a worker exit, does so every time; and there may well be a complete epoch
+between, in front of that record.  Where it is cannot be seen from here, nor in a worker that
+is dead.  But it is less than an epoch and what was in flight behind the one that is gone back
+to.  So a failure or a loss is forgotten only after `CALM_EPOCHS` epochs in a row in which
+the sources have moved on, or after `CALM_NS` if they have nothing to read.
 """
 
 from __future__ import annotations
@@ -12,7 +18,14 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import PeerId
     from millstream.protocol.messages import Failed
 
-__all__ = ["DAMAGE", "LASTING", "LOSSES_MAX", "Restarts"]
+__all__ = [
+    "CALM_EPOCHS",
+    "CALM_NS",
+    "DAMAGE",
+    "LASTING",
+    "LOSSES_MAX",
+    "Restarts",
+]
 
 DAMAGE = "SnapshotDamagedError"
 """What a worker calls a snapshot that it cannot restore."""
@@ -28,7 +41,11 @@ LASTING = frozenset(
 """Failures of a worker that it may not repeat after a recovery."""
 
 LOSSES_MAX = 20
-"""Workers and links that a running job may lose without a complete epoch between."""
+"""Workers and links that a running job may lose before the losses are forgotten."""
+CALM_EPOCHS = 5
+"""Epochs with progress, without a failure or a loss, after which those before are forgotten."""
+CALM_NS = 600 * 1_000_000_000
+"""Time without a failure or a loss, after which those before are forgotten."""
 
 
 class Restarts:
@@ -44,39 +61,53 @@ class Restarts:
     def __init__(self, restarts_max: int) -> None:
         assert restarts_max >= 0, f"a job cannot be restarted {restarts_max} times"
         self.restarts_max = restarts_max
-        self._losses_without_progress = 0
+        self._losses = 0
+        #: How often each failure came: by its kind, operator and place in the program.
+        self._failures: dict[tuple[str, str, str], int] = {}
+        #: Epochs with progress since the last failure or loss.
+        self._calm_epochs = 0
+        self._calm_since_ns = 0
         #: How many workers were lost before this one in the same place.
         self._lost_starts: dict[PeerId, int] = {}
-        self._last_failure: tuple[str, str, str] | None = None
-        #: How often the last failure came in a row.
-        self.same_failures = 0
 
     def validate(self) -> None:
         """Assert that nothing was put up with too often; called by every test."""
-        losses, tries = self._losses_without_progress, self._lost_starts.values()
+        losses, tries = self._losses, self._lost_starts.values()
         assert 0 <= losses <= LOSSES_MAX + 1, f"{losses} losses were put up with"
         most = self.restarts_max + 1
-        assert 0 <= self.same_failures <= most, f"{self.same_failures} failures"
+        failures = self._failures.values()
+        assert all(0 < count <= most for count in failures), f"{self._failures}"
         assert all(0 < count <= most for count in tries), f"{self._lost_starts}"
+        assert 0 <= self._calm_epochs < CALM_EPOCHS, f"{self._calm_epochs} calm epochs"
 
-    def get_on(self) -> None:
-        """Forget what happened: an epoch is complete."""
-        self._losses_without_progress, self._last_failure = 0, None
+    def complete_epoch(self, now_ns: int, *, has_moved: bool) -> None:
+        """Note a complete epoch; forget what happened if it was calm for long enough."""
+        self._calm_epochs += has_moved
+        is_calm = now_ns - self._calm_since_ns >= CALM_NS
+        if self._calm_epochs >= CALM_EPOCHS or is_calm:
+            self._losses, self._calm_epochs = 0, 0
+            self._failures.clear()
 
-    def count_failure(self, report: Failed) -> bool:
-        """Count a failure; return whether it came too often."""
+    def count_failure(self, report: Failed, now_ns: int) -> int:
+        """Count a failure; return how often it came."""
+        self._disturb(now_ns)
         failure = (report.kind, report.operator, report.location)
-        self.same_failures += 1
-        if failure != self._last_failure:
-            self._last_failure, self.same_failures = failure, 1
-        return self.same_failures > self.restarts_max
+        self._failures[failure] = self._failures.get(failure, 0) + 1
+        return self._failures[failure]
 
-    def count_loss(self, *, what: str) -> str:
+    def count_loss(self, now_ns: int, *, what: str) -> str:
         """Count a loss of a job that has begun; say why it is one too many, or nothing."""
-        self._losses_without_progress += 1
-        if self._losses_without_progress <= LOSSES_MAX:
+        self._disturb(now_ns)
+        self._losses += 1
+        if self._losses <= LOSSES_MAX:
             return ""
-        return f"{what}, the last of {LOSSES_MAX} in a row without a snapshot between"
+        return (
+            f"{what}, after {LOSSES_MAX} others without {CALM_EPOCHS} snapshots in a row "
+            "between"
+        )
+
+    def _disturb(self, now_ns: int) -> None:
+        self._calm_epochs, self._calm_since_ns = 0, now_ns
 
     def count_start(self, worker: PeerId, replacement: PeerId, reason: str) -> str:
         """Count a loss before the job has begun; say why it is one too many, or nothing."""

@@ -205,9 +205,13 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Tell every worker that the epoch is complete."""
+    """Tell every worker that the epoch is complete.
+
+    `has_moved` if sources have read on since the one before, or have nothing left to read.
+    """
 
     epoch: Epoch
+    has_moved: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,6 +177,8 @@ class SnapshotCore:
         self._barrier: Barrier | None = None
         self._storing: Store | None = None
         self._commit_tries = 0
+        #: How far the splits of sources were read in the last complete epoch.
+        self._offsets: dict[tuple[str, str], int] = {}
         #: Whether tasks stand still behind the open or just completed epoch.
         self._is_pausing = False
         self._is_snapshot_wanted = False
@@ -309,7 +311,23 @@ class SnapshotCore:
         self._tell(f"epoch {epoch} is complete{after}")
         self.phase = Phase.COMMITTING
         self._commit_tries = 1
-        return [Announce(store.epoch), Commit(store.epoch)]
+        return [
+            Announce(store.epoch, self._have_sources_moved(store)),
+            Commit(store.epoch),
+        ]
+
+    def _have_sources_moved(self, store: Store) -> bool:
+        """Whether a source has read on since the last epoch, or none has anything left."""
+        sealed = [report for report in store.sealed if report.epoch == store.epoch]
+        offsets = [offset for report in sealed for offset in report.offsets]
+        offsets_ended = [offset for report in store.ended for offset in report.offsets]
+        before = self._offsets
+        self._offsets = before | {
+            (operator, split): offset
+            for operator, split, offset, _ in offsets + offsets_ended
+        }
+        is_over = all(is_over for *_, is_over in offsets)
+        return is_over or before != self._offsets
 
     def _handle_store_failed(self, epoch: int, reason: str) -> list[Command]:
         assert self._storing is not None

@@ -23,11 +23,10 @@ from millstream.protocol import snapshot_events
 from millstream.protocol.ids import ChannelId, Generation, PeerId
 from millstream.protocol.job import JobCore, Phase
 from millstream.protocol.job_events import (
+    BeginGeneration,
     CancelRequested,
     Command,
-    CommitOutput,
     Committed,
-    EndJob,
     EpochCompleted,
     Event,
     GivenUp,
@@ -69,6 +68,7 @@ from millstream.protocol.messages import (
 )
 from millstream.protocol.packets import Packet, PacketKind, senseless
 from millstream.protocol.story import Severity, Story
+from millstream.runtime.event_queue import EventQueue
 from millstream.runtime.reports import Reports
 from millstream.runtime.restoring import beginning_of
 from millstream.runtime.results import ResultPart
@@ -136,13 +136,13 @@ class Coordinator:
         self.pids: dict[PeerId, int] = {}
         #: Workers that the launcher must start.
         self.wanted_workers: list[PeerId] = []
-        self._is_pause_due = False
         #: How the job went back, oldest first.
         self.recoveries: list[Recovery] = []
         self._deployment = deployment
         self._network = network
         self._clock = clock
         self._config = deployment.config
+        self._events: EventQueue[Event] = EventQueue(self._decide)
         self._inbox: list[Event | Savepoint] = []
         self._inbox_lock = threading.Lock()
         now_ns = clock.monotonic_ns()
@@ -237,10 +237,10 @@ class Coordinator:
             elif not (
                 isinstance(item, CancelRequested) and self.snapshots.is_concluding
             ):
-                self._decide(item)
+                self._events.put(item)
         self.snapshots.poll()
         now_ns = self._clock.monotonic_ns()
-        self._decide(TimePassed(now_ns))
+        self._events.put(TimePassed(now_ns))
         self.snapshots.handle(snapshot_events.TimePassed(now_ns))
         self._beat(now_ns)
         self._log()
@@ -298,13 +298,13 @@ class Coordinator:
                 except RemoteProtocolError as error:
                     self._give_up(peer, f"{senseless(packet)}: {error}")
             case PeerLost(peer, reason):
-                self._decide(WorkerLost(peer, without_credentials(reason)))
+                self._events.put(WorkerLost(peer, without_credentials(reason)))
 
     def _hear(self, peer: PeerId, packet: Packet) -> None:
         if packet.kind is not PacketKind.MESSAGE:
             msg = "a worker sends messages to its coordinator, and nothing else"
             raise RemoteProtocolError(msg)
-        self._decide(WorkerHeard(peer, self._clock.monotonic_ns()))
+        self._events.put(WorkerHeard(peer, self._clock.monotonic_ns()))
         if self._reports.can_count(peer, packet.body):
             self._handle_message(peer, packet.body)
 
@@ -313,7 +313,7 @@ class Coordinator:
         reason = without_credentials(reason)
         self.given_up[peer] = reason
         self._note(f"worker {self._core.index_of(peer)} is given up: {reason}")
-        self._decide(WorkerLost(peer, reason))
+        self._events.put(WorkerLost(peer, reason))
         self._network.disconnect(peer)
 
     def _note(self, text: str) -> None:
@@ -325,20 +325,20 @@ class Coordinator:
         match message:
             case Register(_, host, port, pid):
                 self.pids[peer] = pid
-                self._decide(WorkerRegistered(peer, host, port, now_ns))
+                self._events.put(WorkerRegistered(peer, host, port, now_ns))
             case Ready(_, _, size, took_ns):
-                self._decide(WorkerReady(peer, size, took_ns))
+                self._events.put(WorkerReady(peer, size, took_ns))
             case Progress() if peer in self.members:
                 self.tally.take(peer, message)
             case Finished():
-                self._decide(WorkerFinished(peer))
+                self._events.put(WorkerFinished(peer))
             case Emitted() | Sealed() | Ended() | Compacted():
                 self._take_report(message)
             case Failed():
-                self._decide(WorkerFailed(peer, message))
+                self._events.put(WorkerFailed(peer, message))
             case LinkLost(_, _, other, reason):
                 said = without_credentials(reason)
-                self._decide(LinkBroke(peer, PeerId(other), said, now_ns))
+                self._events.put(LinkBroke(peer, PeerId(other), said, now_ns))
 
     def _take_report(self, message: Emitted | Sealed | Ended | Compacted) -> None:
         """Take what a worker says of its tasks in the present generation."""
@@ -354,15 +354,12 @@ class Coordinator:
                 self.snapshots.compacted(message)
 
     def _decide(self, event: Event) -> None:
-        was_running = self._core.phase is Phase.RUNNING
         for command in self._core.handle(event):
             self._carry_out(command)
-        if self._core.phase is Phase.RUNNING and not was_running:
-            self._begin_generation()
-        elif self._core.phase in {Phase.STOPPING, Phase.ENDED}:
+        if self._core.phase in {Phase.STOPPING, Phase.ENDED}:
             self.snapshots.halt()
 
-    def _begin_generation(self) -> None:
+    def _begin_generation(self, generation: int) -> None:
         """All tasks run: epochs may come."""
         self.tally.forget_others(self.members)
         tasks = self._deployment.tasks()
@@ -371,11 +368,8 @@ class Coordinator:
             if not recovery.restore_ns:
                 began_ns = recovery.began_ns + recovery.settle_ns
                 recovery.restore_ns = now_ns - began_ns
-        started = snapshot_events.Started(
-            self._core.generation, tasks, self._ended_tasks(), now_ns
-        )
-        self.snapshots.handle(started)
-        self._pause_if_due()
+        ended = self._ended_tasks()
+        self.snapshots.handle(snapshot_events.Started(generation, tasks, ended, now_ns))
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -387,38 +381,37 @@ class Coordinator:
                 now_ns = self._clock.monotonic_ns()
                 self.recoveries.append(Recovery(reason, now_ns))
                 self.snapshots.handle(snapshot_events.Interrupted(is_damaged))
+            case BeginGeneration(generation):
+                self._begin_generation(generation)
             case RequestPause():
-                self._request_pause()
-            case CommitOutput() | EndJob():
-                pass
+                self.snapshots.handle(snapshot_events.PauseRequested())
 
     def _carry_out_snapshot(  # noqa: C901 - one arm per command
         self, command: snapshot_events.Command | MergeFiles
     ) -> None:
-        generation = self._core.generation
+        generation = self.snapshots.generation
         match command:
             case snapshot_events.Inject(barrier):
                 self._send_all(OpenEpoch(generation, barrier.to_wire()))
-            case snapshot_events.Announce(epoch):
-                self._decide(EpochCompleted())
+            case snapshot_events.Announce(epoch, has_moved):
+                self._events.put(EpochCompleted(has_moved))
                 if self._core.phase in {Phase.RUNNING, Phase.COMMITTING}:
                     # Otherwise its tasks are gone, and the next ones not there yet.
                     self._send_all(CompleteEpoch(generation, epoch))
             case snapshot_events.Resume(epoch):
                 self._send_all(Resume(generation, epoch))
-                self._pause_if_due()
             case MergeFiles(snapshot, stages):
                 self._send_all(Compact(generation, snapshot, stages))
             case snapshot_events.Paused():
-                self._decide(PauseReached(self.snapshots.manifests.snapshot))
+                self._events.put(PauseReached(self.snapshots.manifests.snapshot))
             case snapshot_events.Settled(epoch):
                 self._go_back(epoch)
             case snapshot_events.Stopped(epoch):
-                self._decide(StopReached(epoch))
+                self._events.put(StopReached(epoch))
             case snapshot_events.Concluded():
-                self._decide(Committed())
+                self._events.put(Committed())
             case snapshot_events.GiveUp(reason, error):
-                self._decide(GivenUp(reason, error))
+                self._events.put(GivenUp(reason, error))
             case snapshot_events.Abandoned():
                 pass
 
@@ -427,19 +420,7 @@ class Coordinator:
         recovery = self.recoveries[-1]
         recovery.epoch = epoch
         recovery.settle_ns = self._clock.monotonic_ns() - recovery.began_ns
-        self._decide(Settled(self.snapshots.manifests.snapshot))
-
-    def _pause_if_due(self) -> None:
-        if self._is_pause_due:
-            self._is_pause_due = False
-            self.snapshots.handle(snapshot_events.PauseRequested())
-
-    def _request_pause(self) -> None:
-        """Ask for a pause, now or as soon as the tasks that are starting run."""
-        if self.snapshots.is_running:
-            self.snapshots.handle(snapshot_events.PauseRequested())
-        else:
-            self._is_pause_due = True
+        self._events.put(Settled(self.snapshots.manifests.snapshot))
 
     def _ended_tasks(self) -> frozenset[tuple[int, int]]:
         manifest = self.snapshots.manifests.manifest

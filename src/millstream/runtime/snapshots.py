@@ -21,6 +21,7 @@ from millstream.protocol import snapshot_events as events
 from millstream.protocol.ids import Epoch
 from millstream.protocol.snapshots import Phase, SnapshotCore
 from millstream.protocol.story import Severity, Story
+from millstream.runtime.event_queue import EventQueue
 from millstream.runtime.forgetting import collect_garbage
 from millstream.runtime.manifests import (
     ManifestBuilder,
@@ -159,7 +160,8 @@ class SnapshotCoordinator:
         self._tell = tell
         self._story = story or Story()
         self._wall_ms = wall_ms
-        self._generation = 0
+        #: The generation whose tasks take part.
+        self.generation = 0
         self._opened_epoch = self._opened_ns = self._now_ns = 0
         self._savepoints: list[Savepoint] = []
         self._stops = Stops()
@@ -168,6 +170,7 @@ class SnapshotCoordinator:
         self._task_count = 0
         self._pending = 0
         self._is_halted = False
+        self._events: EventQueue[events.Event] = EventQueue(self._decide)
         config, epoch = deployment.config, 0 if manifest is None else manifest.epoch
         interval_ns = config.snapshot_every_ms * 1_000_000
         self._core = SnapshotCore(
@@ -222,14 +225,17 @@ class SnapshotCoordinator:
         self._is_halted = True
 
     def handle(self, event: events.Event) -> None:
-        """Take an event and carry out what follows from it."""
+        """Take an event and carry out what follows from it, or do so behind others."""
+        self._events.put(event)
+
+    def _decide(self, event: events.Event) -> None:
         if self._is_halted:
             return
         match event:
             case events.TimePassed(now_ns):
                 self._now_ns = now_ns
             case events.Started(generation, tasks):
-                self._generation = generation
+                self.generation = generation
                 self._task_count = len(tasks)
                 # Whoever was told to merge is gone, or has forgotten it.
                 self.manifests.compactions.clear()
@@ -264,7 +270,7 @@ class SnapshotCoordinator:
 
     def compacted(self, report: Compacted) -> None:
         """Take up that a task has merged its files."""
-        if report.generation == self._generation:
+        if report.generation == self.generation:
             self.manifests.compactions.add(report)
 
     def close(self) -> None:
@@ -297,7 +303,7 @@ class SnapshotCoordinator:
             return
         since = 0 if self.manifests.manifest is None else self.manifests.manifest.epoch
         parts = self._results.between(since, command.epoch)
-        work = partial(self._write_own_files, command, self._generation, parts)
+        work = partial(self._write_own_files, command, self.generation, parts)
         self._submit(_Piece.OWN_FILES, command.epoch, work)
 
     def _write_own_files(
@@ -338,7 +344,7 @@ class SnapshotCoordinator:
         self.manifests.splits = splits
         duration_ms = self._duration_ns(self._storing) // 1_000_000
         manifest = self.manifests.next_manifest(
-            self._storing, self._generation, rows, duration_ms, _date(self._wall_ms())
+            self._storing, self.generation, rows, duration_ms, _date(self._wall_ms())
         )
         self._writing = manifest
         work = partial(self._store.write_manifest, manifest)

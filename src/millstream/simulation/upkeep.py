@@ -79,7 +79,7 @@ class UpkeepChecker:
     def look_at(self, coordinator: Coordinator) -> None:
         """Check that workers without tasks will get some."""
         core, snapshots = coordinator._core, coordinator.snapshots  # noqa: SLF001 - a checker looks inside
-        is_pausing = snapshots._core._is_pause_wanted or coordinator._is_pause_due  # noqa: SLF001
+        is_pausing = snapshots._core._is_pause_wanted  # noqa: SLF001
         if core.phase is Phase.RUNNING and core.is_uneven and not is_pausing:
             self._problems.append(_idle(core))
 

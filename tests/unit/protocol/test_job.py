@@ -21,10 +21,9 @@ from tests.support.job_cores import (
 
 from millstream.protocol.job import Phase
 from millstream.protocol.job_events import (
+    BeginGeneration,
     CancelRequested,
-    CommitOutput,
     Committed,
-    EndJob,
     GivenUp,
     LinkBroke,
     Outcome,
@@ -60,7 +59,7 @@ def test_all_ready_leads_to_running() -> None:
     driver = connecting()
     assert driver.tell(WorkerReady(ONE)) == []
 
-    assert driver.tell(WorkerReady(TWO)) == to_both(Start(1))
+    assert driver.tell(WorkerReady(TWO)) == [*to_both(Start(1)), BeginGeneration(1)]
     assert driver.phase() is Phase.RUNNING
 
 
@@ -69,7 +68,7 @@ def test_all_finished_leads_to_committing() -> None:
     driver = running()
     assert driver.tell(WorkerFinished(ONE)) == []
 
-    assert driver.tell(WorkerFinished(TWO)) == [CommitOutput()]
+    assert driver.tell(WorkerFinished(TWO)) == []
     assert driver.phase() is Phase.COMMITTING
     assert driver.core.outcome is None
 
@@ -88,7 +87,7 @@ def test_everybody_gone_leads_to_ended() -> None:
     driver = stopping()
     assert driver.tell(WorkerLost(ONE, "closed")) == []
 
-    assert driver.tell(WorkerExited(TWO, "exit 0")) == [EndJob(driver.outcome)]
+    assert driver.tell(WorkerExited(TWO, "exit 0")) == []
     assert driver.phase() is Phase.ENDED
 
 
@@ -96,8 +95,10 @@ def test_grace_over_leads_to_ended() -> None:
     """A worker that does not leave keeps nobody waiting."""
     driver = stopping()
     assert driver.at(4.9) == []
+    assert driver.phase() is Phase.STOPPING
 
-    assert driver.at(5) == [EndJob(driver.outcome)]
+    assert driver.at(5) == []
+    assert driver.phase() is Phase.ENDED
 
 
 def test_ended_job_is_deaf() -> None:

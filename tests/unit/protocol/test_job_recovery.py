@@ -17,6 +17,7 @@ from tests.support.job_cores import (
 from millstream.protocol.ids import PeerId
 from millstream.protocol.job import Phase
 from millstream.protocol.job_events import (
+    BeginGeneration,
     Command,
     Committed,
     EpochCompleted,
@@ -38,7 +39,7 @@ from millstream.protocol.job_events import (
     WorkerReady,
 )
 from millstream.protocol.messages import Deploy, Start, Stop
-from millstream.protocol.restarts import LOSSES_MAX
+from millstream.protocol.restarts import CALM_EPOCHS, CALM_NS, LOSSES_MAX
 
 # The arrows of recovery.
 
@@ -86,7 +87,8 @@ def test_settled_job_is_deployed_on_those_who_are_left() -> None:
 
     deploy = Deploy(2, ((ONE, "host-1", 7001),), (ONE, ONE), LATER)
     assert deploys(commands) == [(ONE, deploy)]
-    assert driver.tell(WorkerReady(ONE)) == [SendMessage(ONE, Start(2))]
+    started = [SendMessage(ONE, Start(2)), BeginGeneration(2)]
+    assert driver.tell(WorkerReady(ONE)) == started
     assert driver.phase() is Phase.RUNNING
 
 
@@ -220,15 +222,50 @@ def test_failure_of_a_user_function_goes_back_as_often_as_it_may() -> None:
     )
 
 
-def test_complete_epoch_forgives_failures() -> None:
+def test_epochs_with_progress_make_a_job_forget_failures() -> None:
     """A job that gets on may go back as often as it must."""
     driver = keeping(restarts_max=1)
     for generation in (1, 2, 3):
         failure = replace(REPORT, generation=generation)
         assert driver.tell(WorkerFailed(ONE, failure)) == [Interrupt("map raised")]
-        driver.tell(
-            Settled(LATER), WorkerReady(ONE), WorkerReady(TWO), EpochCompleted()
-        )
+        driver.tell(Settled(LATER), WorkerReady(ONE), WorkerReady(TWO))
+        driver.tell(*[EpochCompleted(has_moved=True)] * CALM_EPOCHS)
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        [EpochCompleted(has_moved=True)] * (CALM_EPOCHS - 1),
+        [EpochCompleted(has_moved=False)] * 100,
+    ],
+    ids=["too few", "without progress"],
+)
+def test_epochs_in_front_of_a_record_that_always_fails_forget_nothing(
+    epochs: list[EpochCompleted],
+) -> None:
+    """Snapshots may well complete before it comes again; it is not passed by that."""
+    driver = keeping(restarts_max=1)
+    for generation in (1, 2):
+        assert driver.core.outcome is None
+        failure = replace(REPORT, generation=generation)
+        driver.tell(WorkerFailed(ONE, failure))
+        driver.tell(Settled(LATER), WorkerReady(ONE), WorkerReady(TWO), *epochs)
+
+    assert driver.outcome.error == "OperatorError"
+
+
+def test_calm_time_makes_an_idle_job_forget_failures() -> None:
+    """Sources that have nothing to read make no progress, for days perhaps."""
+    driver = keeping(restarts_max=1)
+    for generation in (1, 2, 3):
+        began_s = (generation - 1) * CALM_NS / SECOND_NS
+        driver.core.handle(WorkerHeard(ONE, int(began_s) * SECOND_NS))
+        driver.core.handle(WorkerHeard(TWO, int(began_s) * SECOND_NS))
+        driver.at(began_s)
+        driver.tell(EpochCompleted(has_moved=False))
+        failure = replace(REPORT, generation=generation)
+        assert driver.tell(WorkerFailed(ONE, failure)) == [Interrupt("map raised")]
+        driver.tell(Settled(LATER), WorkerReady(ONE), WorkerReady(TWO))
 
 
 def test_failure_that_a_recovery_would_repeat_ends_the_job() -> None:
@@ -335,8 +372,8 @@ def test_links_that_keep_breaking_end_the_job() -> None:
 
     assert driver.outcome.error == "TransportError"
     assert driver.outcome.reason == (
-        "the connection from worker 0 to worker 1 broke: it sent BATCH, the last of 20 in "
-        "a row without a snapshot between"
+        "the connection from worker 0 to worker 1 broke: it sent BATCH, after 20 others "
+        "without 5 snapshots in a row between"
     )
 
 

@@ -65,9 +65,25 @@ def test_stored_epoch_is_complete_and_committed() -> None:
     """Workers learn of it before the sinks have made it visible."""
     driver = storing()
 
-    assert driver.tell(Stored(1)) == [Announce(Epoch(1)), Commit(Epoch(1))]
+    assert driver.tell(Stored(1)) == [
+        Announce(Epoch(1), has_moved=True),
+        Commit(Epoch(1)),
+    ]
     assert driver.core.complete_epoch == 1
     assert driver.phase() is Phase.COMMITTING
+
+
+def test_epoch_tells_whether_sources_have_read_on() -> None:
+    """A split that waits has not; where nothing is left to read, nobody waits for it."""
+    driver = waiting()
+    idle, over = ("read", "a", 7, False), ("read", "a", 9, True)
+    other = ("read", "b", 1, False)
+    steps = [(idle, True), (idle, False), (idle, False), (other, True), (other, False)]
+    steps += [(over, True), (over, True)]
+
+    for epoch, (offset, has_moved) in enumerate(steps, start=1):
+        announced = driver.complete(epoch, offset)
+        assert announced[0] == Announce(Epoch(epoch), has_moved), (epoch, offset)
 
 
 def test_next_epoch_waits_for_the_commit_and_builds_on_the_last() -> None:
