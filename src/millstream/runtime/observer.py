@@ -1,4 +1,4 @@
-"""What may be seen of a worker's tasks from outside; in a real job nobody looks.
+"""What may be seen of a worker's tasks, and of a driver's cores; in a real job nobody looks.
 
 An observer is told, and changes nothing.  It is asked for at cuts and ends, and where
 barriers are aligned, never for a batch between operators.
@@ -18,7 +18,23 @@ if TYPE_CHECKING:
     from millstream.runtime.task import Task
     from millstream.runtime.task_cut import TaskCut
 
-__all__ = ["Observer"]
+__all__ = ["Core", "DriverObserver", "Observer"]
+
+
+class Core(Protocol):
+    """What takes events one by one, and can say what must hold of it."""
+
+    def validate(self) -> None:
+        """Assert what it promises."""
+        ...
+
+
+class DriverObserver(Protocol):
+    """Who looks on at a coordinator."""
+
+    def decided(self, core: Core, event: object) -> None:
+        """See a core that has taken an event; nothing has been done about it yet."""
+        ...
 
 
 class Observer(Protocol):

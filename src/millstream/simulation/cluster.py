@@ -184,6 +184,7 @@ class Cluster:
         )
         ids = [PeerId(1 + index) for index in range(self.options.workers)]
         background = self._background()
+        cores = CoreChecker(self.problems)
         coordinator = self.coordinator_class(
             ids,
             deployment,
@@ -191,12 +192,11 @@ class Cluster:
             self._skewed(),
             background=background,
             driver=driver,
+            observer=cores,
         )
         deltas_max = self.options.deltas_max
         coordinator.snapshots.manifests.compactions = Compactions(deltas_max)
         buffers = BufferChecker(deployment, self.problems)
-        cores = CoreChecker(self.problems)
-        cores.watch(coordinator)
         site = Site(
             len(self.sites), deployment, network, coordinator, buffers, cores,
             self.clock.now_ns,

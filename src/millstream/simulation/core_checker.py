@@ -7,47 +7,34 @@ heads and deciders of loops, event time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.protocol.align import Aligner, Event
-    from millstream.runtime.coordinator import Coordinator
+    from millstream.runtime.observer import Core
     from millstream.runtime.worker import Worker
 
 __all__ = ["CoreChecker"]
 
 
 class CoreChecker:
-    """Asks the cores of one site; a core that is wrong is a problem of the run."""
+    """Asks the cores of one site; a core that is wrong is a problem of the run.
+
+    It looks on at the coordinator itself; of workers it is told by their observers.
+    """
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
         self._has_said = False
 
-    def watch(self, coordinator: Coordinator) -> None:
-        """Ask both cores of a coordinator after every event."""
-        self._ask_after_events(coordinator._core)  # noqa: SLF001 - a checker looks inside
-        self._ask_after_events(coordinator.snapshots._core)  # noqa: SLF001 - as above
-
     def check(self, worker: Worker) -> None:
         """Ask the cores of a worker that has had its turn."""
         self._ask(worker.validate)
 
-    def ask(self, aligner: Aligner, event: Event) -> None:
-        """Ask the aligner of a task after an event."""
-        self._ask(aligner.validate, f" after {event}")
-
-    def _ask_after_events(self, core: Any) -> None:
-        handle = core.handle
-
-        def handled(event: Any) -> Any:
-            commands = handle(event)
-            self._ask(core.validate, f" after {event}")
-            return commands
-
-        core.handle = handled
+    def decided(self, core: Core, event: object) -> None:
+        """Ask a core that has taken an event."""
+        self._ask(core.validate, f" after {event}")
 
     def _ask(self, validate: Callable[[], None], when: str = "") -> None:
         """Ask one core; what goes wrong first is told, the rest follows from it."""

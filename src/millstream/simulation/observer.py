@@ -60,7 +60,7 @@ class WorkerObserver:
         self, intake: ChannelIntake, event: Event, commands: list[Command]
     ) -> None:
         """Count what comes round, and ask the aligner what is wrong with it."""
-        self._cores.ask(intake.aligner, event)
+        self._cores.decided(intake.aligner, event)
         self._by_intake[intake].aligned(commands)
 
     def captured(self, task: Task, barrier: Barrier) -> None:
