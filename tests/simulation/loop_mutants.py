@@ -15,23 +15,22 @@ from millstream.operators.loops.frame_rounds import FrameDeltaRound
 from millstream.operators.loops.rounds import _DeltaRound
 from millstream.plan.iteration import RoundState
 from millstream.protocol.align import Aligner, DeliverBatch, Phase
-from millstream.protocol.barrier import ROUND_END
 from millstream.protocol.rounds import Decider, EpochPassedOn
 from millstream.protocol.termination import (
     ProbeReport,
     TerminationDetector,
     TerminationProbe,
 )
+from millstream.runtime.chain import Chain
 from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.free_head import FreeHeadIntake, InFlight
 from millstream.runtime.head import HeadIntake
+from millstream.runtime.outputs import Outputs
 from millstream.runtime.task import Task
 from millstream.state.kept_batches import KeptBatches
 from millstream.state.table import MemoryTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.simulation.mutations import Patch
 
     from millstream.protocol.barrier import Barrier
@@ -209,11 +208,7 @@ def heads_read_rows_of_the_next_round(patch: Patch) -> None:
 @canary(flows.iterated, "What was seen in the round before counts as seen in this one.")
 def operators_do_not_begin_anew(patch: Patch) -> None:
 
-    def finish_round(self: Task, _ended: frozenset[int]) -> Iterator[None]:
-        yield from self._last_words()
-        self._begin_round(ROUND_END)
-
-    patch.setattr(Task, "_finish_round", finish_round)
+    patch.setattr(Chain, "restart", lambda *_: None)
 
 
 @canary(flows.cycled, "Rows are shown the state of the round before.")
@@ -251,11 +246,10 @@ def decisions_overtake_epochs(patch: Patch) -> None:
 )
 def tasks_before_a_head_are_abandoned(patch: Patch) -> None:
 
-    def is_abandoned(self: Task) -> bool:
-        outputs = self._row_outputs
-        return bool(outputs) and all(channel.is_closed for channel in outputs)
+    def are_abandoned(self: Outputs) -> bool:
+        return bool(self.of_rows) and all(c.is_closed for c in self.of_rows)
 
-    patch.setattr(Task, "_is_abandoned", is_abandoned)
+    patch.setattr(Outputs, "are_abandoned", property(are_abandoned))
 
 
 # What heads hold

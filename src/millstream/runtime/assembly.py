@@ -251,12 +251,12 @@ class _Assembler:
             slice_batches=config.slice_batches,
             on_cut=self.on_cut,
             on_end=self.on_end,
+            epoch=self.beginning.epoch,
             guard=None if letters is None else Guard(letters),
             observer=self.observer,
         )
         unknown = task.states().keys() - self.deployment.fingerprints.keys()
         assert not unknown, f"{unknown} keep state and have no fingerprint"
-        task.epoch = self.beginning.epoch
         if (stage.id, index) in self.beginning.ended:
             task.end_at_once(was_left=stage.id in self.beginning.unread)
         elif stage.id in self.beginning.spent:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
 
-__all__ = ["FAILURES", "Chain", "TaskFailedError"]
+__all__ = ["FAILURES", "Chain", "TaskFailedError", "closing_failed"]
 
 FAILURES = (Exception, SystemExit)
 """What counts as an error of a user's function; Ctrl-C is not one."""
@@ -43,6 +43,13 @@ class TaskFailedError(Exception):
         self.blame = blame
         self.node = node
         self.position = position
+
+
+def closing_failed(error: BaseException, node: Node) -> TaskFailedError:
+    """Return what tells the coordinator that something could not be closed."""
+    failure = TaskFailedError(None, node, "when it was closed")
+    failure.__cause__ = error
+    return failure
 
 
 class Chain:
@@ -171,6 +178,44 @@ class Chain:
             index = found.row_index if is_first else None
             position = self._intake.position(index, self._batch_rows)
         return TaskFailedError(found, found.node, position)
+
+    def satisfied(self) -> list[Operator]:
+        """Return the operators that need nothing more of the input."""
+        return [operator for operator in self.operators if operator.is_satisfied]
+
+    def finish(
+        self, seal: Callable[[Operator], None], over: frozenset[int] = frozenset()
+    ) -> Iterator[None]:
+        """Let the operators flush for the last time that come behind all nodes in `over`."""
+        for index, operator in enumerate(self.operators):
+            if over.isdisjoint(node.id for node in operator.nodes):
+                yield from self.emit_from(index, operator.finish)
+                seal(operator)
+
+    def restart(self, ended: frozenset[int]) -> None:
+        """Forget the rows of a round, but those of ports that have ended for good."""
+        for operator in self.operators:
+            operator.restart(ended)
+
+    def reset_after_flush(self) -> None:
+        """Reset the operators of a free loop, in which rows may come again."""
+        for operator in self.operators:
+            operator.reset_after_flush()
+
+    def close(self) -> list[TaskFailedError]:
+        """Close every operator, whoever raises; return what went wrong."""
+        failures = []
+        for operator in self.operators:
+            try:
+                operator.close()
+            except FAILURES as error:
+                failures.append(closing_failed(error, operator.nodes[0]))
+        return failures
+
+    def flush_all(self) -> None:
+        """Send on what operators held back only to save work, front to back."""
+        for index in range(len(self.operators)):
+            self.flush(index)
 
     def flush(self, index: int) -> None:
         """Send on what an operator held back only to save work."""

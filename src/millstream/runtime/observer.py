@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from millstream.runtime.assembly import Assembly
     from millstream.runtime.channel_intake import ChannelIntake
     from millstream.runtime.sealing import Report
-    from millstream.runtime.task import Task
     from millstream.runtime.task_cut import TaskCut
 
 __all__ = ["Core", "DriverObserver", "Observer"]
@@ -50,15 +49,15 @@ class Observer(Protocol):
         """See what an aligner was told, and what it wants done."""
         ...
 
-    def captured(self, task: Task, barrier: Barrier) -> None:
-        """See a task at a cut: its barrier is behind all rows, and nothing follows yet."""
+    def captured(self, task: tuple[int, int], barrier: Barrier) -> None:
+        """See the task of a stage and index at a cut: nothing follows the barrier yet."""
         ...
 
-    def sealed(self, task: Task, cut: TaskCut) -> None:
+    def sealed(self, cut: TaskCut) -> None:
         """See what a task hands on of a cut whose barrier has come round every loop."""
         ...
 
-    def ended(self, task: Task, cut: TaskCut) -> None:
+    def ended(self, cut: TaskCut) -> None:
         """See what a task leaves at its end."""
         ...
 

@@ -43,7 +43,7 @@ from millstream.protocol.packets import Packet, PacketKind, senseless
 from millstream.protocol.routing import shard_range
 from millstream.runtime.assembly import Assembly, Beginning, assemble
 from millstream.runtime.delivery import deliver
-from millstream.runtime.meters import note_stored
+from millstream.runtime.meters import measured, note_stored
 from millstream.runtime.report import failure_report
 from millstream.runtime.restoring import Restoration, beginning_of
 from millstream.runtime.sealing import Sealer, SealFailed
@@ -541,7 +541,7 @@ class Worker:
         self._reported_ns = now_ns
         tasks, generation = self._made.tasks, self._generation
         if tasks:
-            told = tuple(task.metrics(now_ns) for task in tasks)
+            told = tuple(measured(task, now_ns) for task in tasks)
             self._tell(Progress(self.id, generation, told, self._resident_bytes()))
 
     def _say(self, level: int, text: str, error: BaseException | None = None) -> None:

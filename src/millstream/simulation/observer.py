@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from millstream.runtime.channel_intake import ChannelIntake
     from millstream.runtime.intake import Intake
     from millstream.runtime.sealing import Report
-    from millstream.runtime.task import Task
     from millstream.runtime.task_cut import TaskCut
     from millstream.simulation.checkers import BufferChecker
     from millstream.simulation.core_checker import CoreChecker
     from millstream.simulation.snapshot_checker import GenerationSeen, SnapshotChecker
+    from millstream.simulation.task_watch import TaskId
 
 __all__ = ["WorkerObserver"]
 
@@ -43,15 +43,16 @@ class WorkerObserver:
         self._cores = cores
         self._buffers = buffers
         self._seen: GenerationSeen
-        self._watches: dict[Task, TaskWatch] = {}
+        self._watches: dict[TaskId, TaskWatch] = {}
         self._by_intake: dict[Intake, TaskWatch] = {}
 
     def deployed(self, generation: Generation, made: Assembly) -> None:
         """Look at other tasks from now on."""
         self._seen = self._snapshots.generation(self._run, generation)
-        self._watches = {task: TaskWatch(task) for task in made.tasks}
-        self._by_intake = {task.intake: self._watches[task] for task in made.tasks}
-        for task, watch in self._watches.items():
+        watches = [(task, TaskWatch(task)) for task in made.tasks]
+        self._watches = {watch.id: watch for _, watch in watches}
+        self._by_intake = {task.intake: watch for task, watch in watches}
+        for task, watch in watches:
             has_ended = task.phase is TaskPhase.DRAINING
             self._seen.begin(watch, task.epoch, has_ended=has_ended)
         self._buffers.deployed(self._worker, made)
@@ -63,17 +64,17 @@ class WorkerObserver:
         self._cores.decided(intake.aligner, event)
         self._by_intake[intake].aligned(commands)
 
-    def captured(self, task: Task, barrier: Barrier) -> None:
+    def captured(self, task: TaskId, barrier: Barrier) -> None:
         """Count what passed before the cut."""
         self._watches[task].captured(barrier.epoch)
 
-    def sealed(self, task: Task, cut: TaskCut) -> None:
+    def sealed(self, cut: TaskCut) -> None:
         """Note a cut."""
-        self._seen.cut(self._watches[task], cut.epoch)
+        self._seen.cut(self._watches[cut.stage, cut.task], cut.epoch)
 
-    def ended(self, task: Task, cut: TaskCut) -> None:
+    def ended(self, cut: TaskCut) -> None:
         """Note an end."""
-        self._seen.end(self._watches[task], cut.epoch)
+        self._seen.end(self._watches[cut.stage, cut.task], cut.epoch)
 
     def reported(self, report: Report) -> None:
         """Note what sinks sealed."""

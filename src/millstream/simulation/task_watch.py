@@ -94,7 +94,7 @@ class TaskWatch:
     def _counted(self) -> tuple[_Counts, _Counts]:
         # What a head has left unread is lost to nobody.
         read = [c for c in self._inputs if not c.is_closed]
-        sent = {c.channel.id: c.rows_put for c in self._task.outputs}
+        sent = {c.channel.id: c.rows_put for c in self._task.outputs.channels}
         return sent, {c.channel.id: c.rows_taken for c in read}
 
     def _unheard(self) -> list[ChannelId]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import Generation
     from millstream.runtime.assembly import Assembly
     from millstream.runtime.sealing import Report
-    from millstream.runtime.task import Task
     from millstream.runtime.task_cut import TaskCut
 
 
@@ -29,6 +28,7 @@ class Witness:
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
+        self.bench: TaskHarness | None = None
 
     def deployed(self, generation: Generation, made: Assembly) -> None:
         self.seen.append(("deployed", generation))
@@ -38,14 +38,15 @@ class Witness:
     ) -> None:
         self.seen.append((event, Cut(barrier(1)) in commands))
 
-    def captured(self, task: Task, barrier: Barrier) -> None:
-        rows = sum(output.rows_put for output in task.outputs)
-        self.seen.append(("captured", barrier.epoch, rows))
+    def captured(self, task: tuple[int, int], barrier: Barrier) -> None:
+        assert self.bench is not None
+        rows = self.bench.writer.rows_put
+        self.seen.append(("captured", task, barrier.epoch, rows))
 
-    def sealed(self, task: Task, cut: TaskCut) -> None:
+    def sealed(self, cut: TaskCut) -> None:
         self.seen.append(("sealed", cut.epoch))
 
-    def ended(self, task: Task, cut: TaskCut) -> None:
+    def ended(self, cut: TaskCut) -> None:
         self.seen.append(("ended", cut.epoch))
 
     def reported(self, report: Report) -> None:
@@ -55,13 +56,13 @@ class Witness:
 def test_cut_is_seen_before_anything_follows_it() -> None:
     """What was sent by then is what belongs to the epoch."""
     witness = Witness()
-    bench = TaskHarness(range(6), [specs.Map(str)], observer=witness)
+    witness.bench = bench = TaskHarness(range(6), [specs.Map(str)], observer=witness)
     bench.run()
 
     bench.task.announce(barrier(1))
     bench.run_out()
 
-    assert witness.seen == [("captured", 1, 4), ("sealed", 1), ("ended", 1)]
+    assert witness.seen == [("captured", (0, 0), 1, 4), ("sealed", 1), ("ended", 1)]
 
 
 def test_alignment_is_seen_event_by_event() -> None:
