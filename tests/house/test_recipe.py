@@ -55,7 +55,7 @@ class EveryNth(Spec):
 class EveryNthRow(KeyedOperator):
     """Counts the rows of every key."""
 
-    def process(self, rows: Rows, port: int) -> Rows:
+    def process(self, rows: Rows) -> Rows:
         spec = self.nodes[-1].spec
         assert isinstance(spec, EveryNth)
         counts, chosen = self.touched(rows), []

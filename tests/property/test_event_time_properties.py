@@ -67,7 +67,7 @@ def test_lateness_is_that_of_the_split_alone(
         size = data.draw(st.integers(1, len(left[name])))
         batch, left[name] = left[name][:size], left[name][size:]
         operator.origin = name
-        for time, row in operator.process(batch, 0):
+        for time, row in operator.process(batch):
             behind = time.watermark if isinstance(time, LateTimestamp) else None
             assert time == row
             found[name].append((int(time), behind))
@@ -89,7 +89,7 @@ def test_watermark_is_the_least_that_any_split_promises(
     for name, times in zip(names, splits, strict=True):
         if times:
             operator.origin = name
-            operator.process(times, 0)
+            operator.process(times)
     given_time = operator.due(names, 1)
 
     least = min(max(times, default=BEGINNING + out_of_order + 1) for times in splits)
@@ -115,7 +115,7 @@ def test_rows_leave_in_the_order_of_their_time(
     out: list[Any] = []
     reached = BEGINNING
     for number, (key, time) in enumerate(rows):
-        operator.process([(key, (time, number))], 0)
+        operator.process([(key, (time, number))])
         if steps and number % 4 == 3:
             reached = max(reached, steps.pop(0))
             out += [row for batch in operator.advance(reached) for row in batch]

@@ -39,7 +39,6 @@ from millstream.windows import Action, Trigger, TriggerContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from millstream.operators.base import Operator
     from millstream.plan.windows import AnyWindow
     from millstream.state.base import Segment
 
@@ -77,9 +76,7 @@ class TaskHarness:
     With deltas it goes on from all that was ever stored, otherwise from the last time.
     """
 
-    def __init__(
-        self, make: Callable[[ManualClock], Operator], *, has_deltas: bool
-    ) -> None:
+    def __init__(self, make: Callable[[ManualClock], Any], *, has_deltas: bool) -> None:
         self.clock = ManualClock()
         self._has_deltas = has_deltas
         self._make = make
@@ -89,7 +86,7 @@ class TaskHarness:
         self.made: list[Any] = []
 
     def take(self, rows: Any) -> None:
-        self.keep(self.operator.process(rows, 0))
+        self.keep(self.operator.process(rows))
 
     def wait(self, ms: int) -> None:
         """Let time pass, and call the operator as its task would."""
@@ -111,7 +108,7 @@ class TaskHarness:
         epoch = next(self._epochs)
         since = epoch - 1 if self._has_deltas else 0
         capture = self.operator.state.capture(Epoch(epoch), Epoch(since))
-        self.operator.process(lost, 0)
+        self.operator.process(lost)
         before = self._segments if self._has_deltas else []
         self._segments = [*before, *capture.segments("window", 0)]
         if is_merged and self._has_deltas:
@@ -141,7 +138,7 @@ def frame_bench(window: AnyWindow, *, is_timed: bool = False) -> TaskHarness:
     cut.agg(pl.col("x").implode(), n=pl.len(), different=pl.col("x").n_unique())
     planned = flow.plan.nodes[-1]
 
-    def make(clock: ManualClock) -> Operator:
+    def make(clock: ManualClock) -> Any:
         emit = lambda _sink, _rows: None  # noqa: E731 - nobody listens
         context = TaskContext("job", 0, Config(), emit, MEMORY, clock=clock)
         (operator,) = build_chain([planned], context)
@@ -342,8 +339,8 @@ def test_promises_of_users_are_those_of_rows(
             batch, schema={"at": pl.Int64, "mark": pl.Int64}, orient="row"
         )
         rows.origin = frames.origin = origin
-        timed = rows.process(frame.to_dicts(), 0)
-        found = frames.process(frame, 0)
+        timed = rows.process(frame.to_dicts())
+        found = frames.process(frame)
         behind = [
             t.watermark if isinstance(t, LateTimestamp) else None for t, _ in timed
         ]

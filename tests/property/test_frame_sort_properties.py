@@ -66,7 +66,7 @@ def test_rows_come_in_the_order_of_polars(
     numbered = frame.with_row_index("place")
     (operator,) = operators([spec], configured(Config(), {"sort_memory_bytes": memory}))
     for piece in data.draw(cuts(numbered)):
-        operator.process(piece, 0)  # type: ignore[arg-type]
+        operator.process(piece)
     made: list[Any] = list(operator.finish())
     operator.close()
 

@@ -99,7 +99,7 @@ def test_unique_keeps_the_first_row_to_come(
     """However the rows are cut into batches, in one task."""
     (operator,) = operators([UniqueFrame(("key",))])
     pieces = [piece for piece in data.draw(cuts(frame)) if piece.height]
-    kept: list[Any] = [operator.process(piece, 0) for piece in pieces]  # type: ignore[arg-type]
+    kept: list[Any] = [operator.process(piece) for piece in pieces]
 
     made = pl.concat([frame.clear(), *kept])
     assert made.equals(frame.unique("key", keep="first", maintain_order=True))
@@ -169,11 +169,11 @@ def test_join_keeps_the_order_of_the_left_side(
     (operator,) = operators([spec], config)
     waiting = data.draw(cuts(numbered))
     early = data.draw(st.integers(0, len(waiting)))
-    made: list[Any] = [operator.process(piece, 0) for piece in waiting[:early]]  # type: ignore[arg-type]
+    made: list[Any] = [operator.process(piece, 0) for piece in waiting[:early]]
     for piece in data.draw(cuts(right)):
-        operator.process(piece, 1)  # type: ignore[arg-type]
+        operator.process(piece, 1)
     operator.on_input_end(1)
-    made += [operator.process(piece, 0) for piece in waiting[early:]]  # type: ignore[arg-type]
+    made += [operator.process(piece, 0) for piece in waiting[early:]]
     made += operator.finish()
     operator.close()
 

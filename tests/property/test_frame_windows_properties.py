@@ -49,7 +49,6 @@ from millstream.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.operators.base import Operator
     from millstream.plan.windows import AnyWindow
     from millstream.state.base import Segment
 
@@ -123,7 +122,7 @@ class TaskHarness:
         self.late = 0
         self.told = BEGINNING
 
-    def fresh(self) -> Operator:
+    def fresh(self) -> Any:
         settings = StateSettings(SHARDS)
         nodes = (node(self.spec),)
         if isinstance(self.spec, TimeWindowFrame):
@@ -134,14 +133,14 @@ class TaskHarness:
     def take(self, origin: str, rows: list[Row]) -> None:
         self.giver.origin = origin
         frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
-        timed = self.giver.process(frame, 0)
+        timed = self.giver.process(frame)
         if self.combiner is not None:
-            timed = self.combiner.process(timed, 0)
+            timed = self.combiner.process(timed)
         self.push(timed)
 
     def push(self, frame: Any) -> None:
         if len(frame):
-            self.keep(self.windowed.process(frame, 0))
+            self.keep(self.windowed.process(frame))
 
     def keep(self, frame: Any) -> None:
         if len(frame):
@@ -354,7 +353,7 @@ def test_count_windows_have_so_many_rows_of_a_key_in_order(
     spec = spec_of(window, 0, counted if is_counted else AGGREGATES)
     assert isinstance(spec, CountFrame)
     assert spec.is_counted == is_counted
-    kind: Callable[..., Operator] = (
+    kind: Callable[..., Any] = (
         FrameRowCountOperator if is_counted else FrameCountWindowOperator
     )
     operator = kind((node(spec),), StateSettings(SHARDS), engine=engine)
@@ -365,13 +364,13 @@ def test_count_windows_have_so_many_rows_of_a_key_in_order(
             number = data.draw(st.integers(1, 6))
             frame: Any = pl.DataFrame(left[:number], schema=SCHEMA, orient="row")
             left = left[number:]
-            made += _rows(operator.process(frame, 0))
+            made += _rows(operator.process(frame))
             continue
         epoch = next(epochs)
         assert operator.state is not None
         capture = operator.state.capture(Epoch(epoch), Epoch(epoch - 1))
         lost: Any = pl.DataFrame(rows[:3], schema=SCHEMA, orient="row")
-        operator.process(lost, 0)
+        operator.process(lost)
         segments += capture.segments("agg", 0)
         operator = kind((node(spec),), StateSettings(SHARDS), engine=engine)
         assert operator.state is not None

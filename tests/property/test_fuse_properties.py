@@ -232,7 +232,7 @@ def test_functions_written_in_c_are_told_apart() -> None:
         (["1 2", "-1"], chain[2]),
     ):
         with pytest.raises((TypeError, ValueError)) as raised:
-            counted.process(rows, 0)
+            counted.process(rows)
         found = blame(raised.value, counted, rows)
 
         assert (found.node, found.row_index) == (guilty, 1)
@@ -308,7 +308,7 @@ def test_failure_names_the_operator_and_the_row(
     assert where is not None
 
     with pytest.raises(FunctionRaisedError) as raised:
-        operator.process(rows, 0)
+        operator.process(rows)
 
     found = blame(raised.value, operator, rows)
     assert (found.node.name, found.row_index) == (where[0].name, where[1])
@@ -342,7 +342,7 @@ def test_same_function_in_several_operators_blames_the_first_to_raise(
 
     for row, name in ((7, operator.nodes[0].name), (6, operator.nodes[-1].name)):
         with pytest.raises(FunctionRaisedError) as raised:
-            operator.process([0, row], 0)
+            operator.process([0, row])
         assert blame(raised.value, operator, [0, row]).node.name == name
 
 
@@ -357,7 +357,7 @@ def test_function_written_in_c_is_blamed_by_its_place(
         culprit = first_that_raises(operator.nodes, row)
         if culprit is not None:
             with pytest.raises((TypeError, ValueError)) as raised:
-                operator.process([row], 0)
+                operator.process([row])
             assert blame(raised.value, operator, [row]).node is culprit
 
 
@@ -382,7 +382,7 @@ def test_item_that_is_not_iterable_blames_the_operator_that_flattens(
     operator = FusedRowOperator(nodes([specs.Flatten(), specs.Flatten()]))
 
     with pytest.raises(TypeError) as raised:
-        operator.process(rows, 0)
+        operator.process(rows)
 
     found = blame(raised.value, operator, rows)
     assert (found.node.name, found.row_index) == (culprit, 1)

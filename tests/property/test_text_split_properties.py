@@ -75,7 +75,7 @@ def test_pieces_are_those_of_polars(
     (operator,) = chain(queried(flow.from_frame(text), cut, end), flow)
 
     assert isinstance(operator, SplitTextOperator)
-    assert operator.process(text, 0).equals(queried(text.lazy(), cut, end).collect())
+    assert operator.process(text).equals(queried(text.lazy(), cut, end).collect())
 
 
 @given(
@@ -96,7 +96,7 @@ def test_counts_of_pieces_are_those_of_polars(
     assert isinstance(operator, CountTokensOperator)
 
     for frame in frames:
-        assert len(operator.process(frame, 0)) == 0
+        assert len(operator.process(frame)) == 0
     parts: list[Any] = list(operator.finish())
 
     wanted = queried(pl.concat(frames).lazy(), cut, end).collect()

@@ -199,7 +199,7 @@ class Tasks:
                 for index, operator in enumerate(self.operators):
                     own = [(k, (0, acts)) for k, acts in rows if self.owner(k) == index]
                     if own:
-                        self.told += operator.process(own, 0)
+                        self.told += operator.process(own)
             case Watermark(by):
                 self.watermark += by
                 for operator in self.operators:
@@ -448,7 +448,7 @@ def check_aging(script: list[Any], crash_at: int, settings: StateSettings) -> No
             wait(operator, step.ms)
         else:
             key, use = step
-            assert operator.process([(key, use)], 0) == [(key, ages.use(key, use))]
+            assert operator.process([(key, use)]) == [(key, ages.use(key, use))]
     wait(operator, 20)
     assert operator.tick_at_ms is None
     assert {at[1] for at in ages.entries} <= {"kept"}

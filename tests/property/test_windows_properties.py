@@ -274,12 +274,12 @@ def test_parts_of_panes_make_the_windows_that_rows_make(
     promised = BEGINNING
     for number, (arrival, _) in enumerate(work):
         if number in told and promised > BEGINNING:
-            made += receiver.process(combiner.flush(), 0)
+            made += receiver.process(combiner.flush())
             made += [row for part in receiver.advance(promised) for row in part]
-        made += receiver.process(combiner.process([arrival.row], 0), 0)
+        made += receiver.process(combiner.process([arrival.row]))
         promised = max(promised, arrival.time - out_of_order - 1)
     for parts in combiner.finish():
-        made += receiver.process(parts, 0)
+        made += receiver.process(parts)
     made += [row for part in receiver.finish() for row in part]
 
     expected, _ = naive_windows(window, lateness, [arrival for arrival, _ in work])
@@ -344,7 +344,7 @@ def test_count_windows_say_what_the_naive_answer_says(
     )
     made = []
     for start in range(0, len(rows), batch):
-        made += operator.process(rows[start : start + batch], 0)
+        made += operator.process(rows[start : start + batch])
     made += [row for batch_rows in operator.finish() for row in batch_rows]
 
     expected = [

@@ -136,7 +136,7 @@ def test_combiner_that_loses_a_key_when_it_is_full(
 ) -> None:
     """Only a flush before the end goes wrong, which tiny limits bring about."""
 
-    def process(self: CombineOperator, rows: list[Any], port: int) -> list[Any]:
+    def process(self: CombineOperator, rows: list[Any]) -> list[Any]:
         self._take(rows)
         return self.flush()[1:] if len(self._parts) >= self._keys_max else []
 

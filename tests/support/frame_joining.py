@@ -15,6 +15,7 @@ from tests.support.joining import SHARDS, TaskHarness
 from tests.support.making import HERE
 
 from millstream.config import Config
+from millstream.operators.base import TickingOperator
 from millstream.operators.build import TaskContext, build_chain
 from millstream.plan.frame_joins import LATE_SIDE, JoinFrameStreams
 from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME
@@ -30,7 +31,6 @@ from millstream.state.settings import StateSettings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.operators.base import Operator
     from millstream.state.base import Segment
     from millstream.testing import ManualClock
 
@@ -90,9 +90,9 @@ class FrameBench:
         self._epoch = 0
         self.tasks = self._made(1)
 
-    def _made(self, width: int) -> list[Operator]:
+    def _made(self, width: int) -> list[Any]:
         node = Node(0, "join", "join", self._spec, (), HERE, takes_times=self._is_timed)
-        made: list[Operator] = []
+        made: list[Any] = []
         for task in range(width):
             context = TaskContext(
                 "job",
@@ -127,7 +127,9 @@ class FrameBench:
         """Let the tasks look at the clock if they want to."""
         now_ms = self._clock.wall_ms()
         for task in self.tasks:
-            if task.tick_at_ms is not None and task.tick_at_ms <= now_ms:
+            if not isinstance(task, TickingOperator) or task.tick_at_ms is None:
+                continue
+            if task.tick_at_ms <= now_ms:
                 self._take(task, task.tick(now_ms))
 
     def finish(self) -> None:
@@ -172,7 +174,7 @@ class FrameBench:
             bounds = [-(-SHARDS * n // width) for n in (number, number + 1)]
             task.state.restore(self._segments, (bounds[0], bounds[1]))
 
-    def _take(self, task: Operator, batches: Iterable[Any]) -> None:
+    def _take(self, task: Any, batches: Iterable[Any]) -> None:
         for batch in batches:
             if len(batch):
                 columns = list(LEFT_SCHEMA)

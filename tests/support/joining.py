@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.support.making import HERE
 
 from millstream.config import Config
+from millstream.operators.base import TickingOperator, TimedOperator
 from millstream.operators.build import TaskContext, build_chain
 from millstream.plan.joins import LEFT, RIGHT, Direction, How
 from millstream.plan.logical import Node
@@ -26,7 +27,6 @@ from millstream.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.operators.base import Operator
     from millstream.plan.spec import Spec
     from millstream.state.base import Segment
     from millstream.state.settings import StateSettings
@@ -108,7 +108,7 @@ class TaskHarness:
         self._epoch = 0
         self.operator = self._made()
 
-    def _made(self, task: int = 0, count: int = 1) -> Operator:
+    def _made(self, task: int = 0, count: int = 1) -> Any:
         context = TaskContext(
             "job",
             task,
@@ -129,14 +129,17 @@ class TaskHarness:
 
     def advance(self, time: int) -> None:
         """Let event time go on."""
-        self._take(self.operator.advance(time))
+        if isinstance(self.operator, TimedOperator):
+            self._take(self.operator.advance(time))
         self.heard = time
 
     def tick(self) -> None:
         """Let the operator look at the clock if it wants to."""
-        at_ms = self.operator.tick_at_ms
-        if at_ms is not None and at_ms <= self.clock.wall_ms():
-            self._take(self.operator.tick(self.clock.wall_ms()))
+        operator, now_ms = self.operator, self.clock.wall_ms()
+        if not isinstance(operator, TickingOperator) or operator.tick_at_ms is None:
+            return
+        if operator.tick_at_ms <= now_ms:
+            self._take(operator.tick(now_ms))
 
     def finish(self) -> None:
         """End the input."""
@@ -168,8 +171,9 @@ class TaskHarness:
                     time for _, (time, _) in batch if type(time) is not LateTimestamp
                 ]
                 assert all(time > self.heard for time in times), "late further on"
-        self.late += self.operator.late
-        self.operator.late = []
+        if isinstance(self.operator, TimedOperator):
+            self.late += self.operator.late
+            self.operator.late = []
 
 
 def made_of(rows: list[Any]) -> Counter[Any]:

@@ -17,7 +17,6 @@ from millstream.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from millstream.operators.base import Operator
     from millstream.plan.grouping import Grouping
     from millstream.plan.spec import Spec
     from millstream.runtime.channels import InputChannel
@@ -55,7 +54,7 @@ def operators(
     specs: Sequence[Spec],
     config: Config | None = None,
     emitted: list[Any] | None = None,
-) -> list[Operator]:
+) -> list[Any]:
     """Return the operators that a task would run for a chain."""
 
     def emit(_sink: int, rows: list[Any]) -> None:
@@ -66,11 +65,9 @@ def operators(
     return build_chain(nodes(specs), context)
 
 
-def drained(
-    operator: Operator, batches: Iterable[list[Any]], port: int = 0
-) -> list[Any]:
+def drained(operator: Any, batches: Iterable[list[Any]]) -> list[Any]:
     """Return everything that an operator makes of the batches, to its end."""
-    rows = [row for batch in batches for row in operator.process(batch, port)]
+    rows = [row for batch in batches for row in operator.process(batch)]
     rows += [row for batch in operator.finish() for row in batch]
     operator.close()
     return rows

@@ -24,7 +24,6 @@ from millstream.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.operators.base import Operator
     from millstream.plan.windows import Windowed
 
 __all__ = [
@@ -47,7 +46,7 @@ def window_operator_of(
     clock: ManualClock | None = None,
     *,
     is_timed: bool = True,
-) -> Operator:
+) -> Any:
     """Return the operator that a task would run for a window of keyed rows."""
     node = Node(
         0,
@@ -72,7 +71,7 @@ def window_operator_of(
     return operator
 
 
-def restored(operator: Operator, spec: Windowed) -> Operator:
+def restored(operator: Any, spec: Windowed) -> Any:
     """Return an operator that goes on where another one was cut."""
     assert operator.state is not None
     capture = operator.state.capture(Epoch(1), Epoch(0))
@@ -135,7 +134,7 @@ def with_restarts(
 
     def send() -> None:
         if waiting:
-            made.extend(operator.process(list(waiting), 0))
+            made.extend(operator.process(list(waiting)))
             waiting.clear()
         late.extend(operator.late)
         operator.late = []

@@ -241,16 +241,16 @@ def test_savepoint_that_a_sink_is_ahead_of_is_refused(
     job.cancel()
     with pytest.raises(ms.JobCancelledError):
         job.wait()
-    reset_after_flush = partial(flow.start, **LOCAL, resume_from=tmp_path / "savepoint")
+    go_on = partial(flow.start, **LOCAL, resume_from=tmp_path / "savepoint")
 
     with pytest.raises(SnapshotError, match=rf"the sink '{sink}' has committed epoch"):
-        reset_after_flush(state=tmp_path / "two")
+        go_on(state=tmp_path / "two")
 
     assert not (tmp_path / "two").exists()
     for part in tmp_path.glob("out/part-*"):
         if int(part.stem.rpartition("-")[2]) > epoch:
             part.unlink()
-    job = reset_after_flush(state=tmp_path / "two", repeat_output=True)
+    job = go_on(state=tmp_path / "two", repeat_output=True)
     job.stop()
 
 

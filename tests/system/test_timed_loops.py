@@ -183,6 +183,22 @@ def test_frames_keep_their_time_from_round_to_round() -> None:
     assert sums.result()["n"].to_list() == [80] * 4
 
 
+def test_rows_that_come_round_behind_the_final_flush_are_put_in_order() -> None:
+    """Time begins anew behind a flush that was not the last one."""
+    flow = ms.Flow("ordered")
+
+    def body(rows: ms.Stream[Any]) -> tuple[ms.Stream[Any], ms.Stream[Any]]:
+        timed = rows.event_time(lambda pair: pair[0], out_of_order="2ms")
+        ordered = timed.in_time_order().drop_time()
+        on = ordered.filter(lambda pair: pair[1] > 0)
+        return on.map(lambda pair: (pair[0] + 10, pair[1] - 1)), ordered
+
+    out = flow.from_iterable([(5, 2), (3, 2)]).loop(body).collect()
+    flow.run(on="local")
+
+    assert out.result() == [(3, 2), (5, 2), (13, 1), (15, 1), (23, 0), (25, 0)]
+
+
 def test_time_can_be_dropped_before_a_loop() -> None:
     """What goes round then may lose it, too."""
     flow = ms.Flow("dropped")

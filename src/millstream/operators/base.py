@@ -3,12 +3,18 @@
 An operator gets whole batches and returns whole batches.  It knows neither where
 they come from nor where they go.
 
+`Operator` is what all have; each is a `OneInputOperator` or a `TwoInputOperator`.  What
+some do besides is in classes that they inherit from as well: those for whom event time
+goes on, those who are called by the clock, those who write, those who may have enough.
+Chain and task find them when they are made.
+
 A loop over rows that calls a user function reads them through a local variable
 named ``rows_iterator``; `operators.failure` finds the failing row by it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from millstream.state.task_state import TaskState
@@ -16,13 +22,21 @@ from millstream.state.task_state import TaskState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.operators.rows.fuse import FusedFunction
     from millstream.plan.logical import Node
     from millstream.protocol.ids import Epoch
-    from millstream.protocol.rounds import RoundsSoFar
     from millstream.state.base import State
 
-__all__ = ["Operator", "Rows", "do_nothing"]
+__all__ = [
+    "EarlyEndingOperator",
+    "OneInputOperator",
+    "Operator",
+    "Rows",
+    "SealingOperator",
+    "TickingOperator",
+    "TimedOperator",
+    "TwoInputOperator",
+    "do_nothing",
+]
 
 Rows = list[Any]
 
@@ -32,34 +46,16 @@ def do_nothing() -> None:
 
 
 class Operator:
-    """Base of all operators; does nothing to the rows."""
+    """Base of all operators: what does not depend on how many inputs there are."""
 
-    #: Whether it needs no more rows; its task then ends early.
-    is_satisfied = False
     #: Whether a record that makes `process` raise may become a dead letter.
     is_guarded = False
-    #: Whether what it did for a record cannot be taken back.
-    has_side_effects = False
-    #: The generated function it runs, if any.
-    fused: FusedFunction | None = None
-    #: How far the iteration has come that it decides over, if any.
-    rounds: RoundsSoFar | None = None
     #: What it remembers, under the name of its last node; None if that is nothing.
     state: State | None = None
-    #: Wall time at which it wants to be called, in milliseconds since 1970.
-    tick_at_ms: int | None = None
-    #: How many rows came too late.
-    late_count = 0
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         #: The nodes of the plan that this operator carries out.
         self.nodes = nodes
-        #: Rows that came too late, until its task takes them.
-        self.late: Rows = []
-
-    def process(self, rows: Rows, port: int) -> Rows:
-        """Take a batch of input `port` and return what follows from it."""
-        raise NotImplementedError
 
     def begin_undo(self, rows: Rows) -> Callable[[], None]:  # noqa: ARG002 - all, by default
         """Return what undoes a `process` of these rows that raised.
@@ -68,50 +64,110 @@ class Operator:
         """
         return self.state.kept() if isinstance(self.state, TaskState) else do_nothing
 
-    def on_input_end(self, port: int) -> None:
-        """Note that nothing more comes on input `port`, while others go on."""
-
     def flush(self) -> Rows:
         """Return the rows held back only to save work; called before every cut."""
         return []
-
-    def advance(self, time: int) -> Iterable[Rows]:  # noqa: ARG002 - for those with time
-        """Yield the rows that follow from event time having come to `time`.
-
-        Nothing with a timestamp of `time` or less follows, except what is late.
-        """
-        return ()
-
-    def tick(self, now_ms: int) -> Iterable[Rows]:  # noqa: ARG002 - for those with time
-        """Yield the rows that follow from the wall clock; called at `tick_at_ms`."""
-        return ()
-
-    def roll(self) -> None:
-        """Hold back nothing that was written when it is sealed the next time."""
-
-    def seal(self, epoch: Epoch) -> Any:  # noqa: ARG002 - for operators that write
-        """Make what was written ready for a commit and name it, maybe `Later`."""
-        return None
 
     def finish(self) -> Iterable[Rows]:
         """Yield the rows that follow from the end of the input."""
         return ()
 
     def reset_after_flush(self) -> None:
-        """Reset the state after a `finish` that was not final.
+        """Emit nothing twice: in a free loop, rows and `finish` may follow a `finish`.
 
-        In a free loop, rows may arrive again and `finish` will be called again; it must
-        not emit anything twice.
-        """
-
-    def restart(self, ended: frozenset[int]) -> None:
-        """Forget the rows of a round, after `finish`: another one begins.
-
-        What came on the ports in `ended` came once, for all rounds.  Functions of users
-        keep what they keep.
+        By default all rows are forgotten, as by `reset`.  It may be cut at any time, so
+        the next snapshot must know.
         """
 
     def close(self) -> None:
         """Give back files and connections; called once, also after a failure."""
         if self.state is not None:
             self.state.close()
+
+
+class OneInputOperator(Operator, ABC):
+    """An operator to which all rows come alike."""
+
+    @abstractmethod
+    def process(self, rows: Rows) -> Rows:
+        """Take a batch and return what follows from it."""
+
+    def reset(self) -> None:
+        """Forget all rows, after `finish`: another round begins.
+
+        Nothing of a round is ever in a snapshot.  Functions of users keep what they keep.
+        """
+
+    def reset_after_flush(self) -> None:
+        self.reset()
+
+
+class TwoInputOperator(Operator, ABC):
+    """An operator that tells its inputs apart, by port; it is the first of its stage."""
+
+    @abstractmethod
+    def process(self, rows: Rows, port: int) -> Rows:
+        """Take a batch of input `port` and return what follows from it."""
+
+    def on_input_end(self, port: int) -> None:
+        """Note that nothing more comes on input `port`, while others go on."""
+
+    def reset(self, ended: frozenset[int]) -> None:
+        """Forget the rows of a round, after `finish`: another one begins.
+
+        What came on the ports in `ended` came once, for all rounds.
+        """
+
+    def reset_after_flush(self) -> None:
+        self.reset(frozenset())
+
+
+class TimedOperator(Operator):
+    """An operator for which event time goes on."""
+
+    #: How many rows came too late.
+    late_count = 0
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        super().__init__(nodes)
+        #: Rows that came too late, until its task takes them.
+        self.late: Rows = []
+
+    def advance(self, time: int) -> Iterable[Rows]:  # noqa: ARG002 - nothing, by default
+        """Yield the rows that follow from event time having come to `time`.
+
+        Nothing with a timestamp of `time` or less follows, except what is late.
+        """
+        return ()
+
+
+class TickingOperator(Operator, ABC):
+    """An operator that may ask to be called by the wall clock."""
+
+    #: Wall time at which it wants to be called, in milliseconds since 1970.
+    tick_at_ms: int | None = None
+
+    @abstractmethod
+    def tick(self, now_ms: int) -> Iterable[Rows]:
+        """Yield the rows that follow from the wall clock; called at `tick_at_ms`."""
+
+
+class SealingOperator(Operator, ABC):
+    """An operator that writes, and whose output counts when the job commits it."""
+
+    @abstractmethod
+    def roll(self) -> None:
+        """Hold back nothing that was written when it is sealed the next time."""
+
+    @abstractmethod
+    def seal(self, epoch: Epoch) -> Any:
+        """Make what was written ready for a commit and name it, maybe `Later`."""
+
+
+class EarlyEndingOperator(Operator, ABC):
+    """An operator that may have enough before its input ends."""
+
+    @property
+    @abstractmethod
+    def is_satisfied(self) -> bool:
+        """Whether it needs no more rows; its task then ends early."""

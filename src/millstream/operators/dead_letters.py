@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import OneInputOperator, Rows
 from millstream.plan.nodes import DeadLetterLimit
 from millstream.state.task_state import TaskState
 
@@ -51,7 +51,7 @@ class DeadLetter:
         return f"{self.operator} raised {self.cause}; {self.position}, value {text}"
 
 
-class DeadLetterLimitOperator(Operator):
+class DeadLetterLimitOperator(OneInputOperator):
     """Fails when there are more letters than the whole job may have."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
@@ -62,7 +62,7 @@ class DeadLetterLimitOperator(Operator):
         self._count = 0
         self.state = TaskState(lambda: self._count, self._put)
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         self._count += len(rows)
         if self._count > self._letters_max:
             msg = (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import MillstreamError
-from millstream.operators.rows.fuse import GENERATED
+from millstream.operators.rows.fuse import GENERATED, RunsFused
 from millstream.plan.frame_windows import HIDDEN, TriggerFrame
 from millstream.plan.nodes import (
     AggregateByKey,
@@ -231,7 +231,7 @@ def _row_index(frames: list[TracebackType], rows: Rows | None) -> int | None:
 
 def _candidates(frames: list[TracebackType], operator: Operator) -> tuple[Node, ...]:
     """Name the operators that the innermost generated line calls."""
-    if operator.fused is not None:
+    if isinstance(operator, RunsFused):
         lines = [
             f.tb_lineno for f in frames if f.tb_frame.f_code.co_filename == GENERATED
         ]

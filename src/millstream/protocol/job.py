@@ -57,42 +57,25 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, assert_never
 
+from millstream.protocol import job_events as events
 from millstream.protocol.absences import Absences
 from millstream.protocol.ids import PeerId
 from millstream.protocol.job_events import (
-    BeginGeneration,
-    CancelRequested,
     Command,
-    Committed,
-    EpochCompleted,
     Event,
-    GivenUp,
-    Interrupt,
-    LinkBroke,
     Outcome,
     OutcomeKind,
-    PauseReached,
-    RequestPause,
     SendMessage,
-    Settled,
-    StartWorker,
-    StopReached,
-    TimePassed,
-    WorkerExited,
-    WorkerFailed,
-    WorkerFinished,
-    WorkerHeard,
-    WorkerLost,
-    WorkerReady,
-    WorkerRegistered,
 )
 from millstream.protocol.job_member import JobMember
 from millstream.protocol.job_words import (
     deployed_words,
+    loss_words,
     outcome_words,
     restored_words,
     unconnected_words,
     unregistered_words,
+    unreleased_words,
 )
 from millstream.protocol.messages import Deploy, Release, Start, Stop
 from millstream.protocol.placement import place
@@ -177,6 +160,7 @@ class JobCore:
         self._grace_ns = grace_ns
         self._stop_deadline_ns = 0
         assert self._expected, "a job needs a worker"
+        assert min(launch_ns, lease_ns, grace_ns) >= 0, "no time is negative"
 
     @property
     def lost_workers(self) -> tuple[PeerId, ...]:
@@ -208,6 +192,7 @@ class JobCore:
 
     def index_of(self, worker: PeerId) -> int:
         """Return the number that people know a worker by."""
+        assert worker > 0, "the coordinator is no worker"
         if worker in self.placement:
             return self.placement.index(worker)
         return worker - 1
@@ -217,44 +202,44 @@ class JobCore:
         if self.phase is Phase.ENDED:
             return []
         match event:
-            case WorkerRegistered():
+            case events.WorkerRegistered():
                 return self._handle_registered(event)
-            case WorkerReady():
+            case events.WorkerReady():
                 return self._handle_ready(event)
-            case WorkerHeard(worker, now_ns):
+            case events.WorkerHeard(worker, now_ns):
                 if worker in self._members:
                     self._members[worker].heard_ns = now_ns
                 return []
-            case WorkerFinished(worker):
+            case events.WorkerFinished(worker):
                 return self._handle_finished(worker)
-            case WorkerFailed(_, report):
+            case events.WorkerFailed(_, report):
                 return self._handle_failed(report)
-            case WorkerLost(worker, reason):
+            case events.WorkerLost(worker, reason):
                 return self._handle_lost(worker, reason)
-            case WorkerExited(worker, reason):
+            case events.WorkerExited(worker, reason):
                 return self._handle_exited(worker, reason)
-            case LinkBroke():
+            case events.LinkBroke():
                 return self._handle_link(event)
-            case CancelRequested(reason, now_ns):
+            case events.CancelRequested(reason, now_ns):
                 self._now_ns = now_ns
                 return self._stop(
                     Outcome(OutcomeKind.CANCELLED, "JobCancelledError", reason)
                 )
-            case Committed():
+            case events.Committed():
                 return self._handle_committed()
-            case GivenUp(reason, error):
+            case events.GivenUp(reason, error):
                 return self._fail(error, reason)
-            case Settled(snapshot):
+            case events.Settled(snapshot):
                 return self._handle_settled(snapshot)
-            case PauseReached(snapshot):
+            case events.PauseReached(snapshot):
                 return self._handle_pause(snapshot)
-            case StopReached(epoch):
+            case events.StopReached(epoch):
                 return self._stop(Outcome(OutcomeKind.STOPPED, "", f"epoch {epoch}"))
-            case EpochCompleted(has_moved):
+            case events.EpochCompleted(has_moved):
                 if self._restarts is not None:
                     self._restarts.complete_epoch(self._now_ns, has_moved=has_moved)
                 return []
-            case TimePassed(now_ns):
+            case events.TimePassed(now_ns):
                 return self._handle_time(now_ns)
         assert_never(event)
 
@@ -268,11 +253,12 @@ class JobCore:
 
     # Coming
 
-    def _handle_registered(self, event: WorkerRegistered) -> list[Command]:
+    def _handle_registered(self, event: events.WorkerRegistered) -> list[Command]:
         is_replaced = self._can_recover and event.worker in self._exited
         is_known = event.worker in self._members
         if event.worker not in self._expected or is_known or is_replaced:
             return [SendMessage(event.worker, Stop("this worker is not expected"))]
+        assert not self._is_deployed(event.worker), f"{event.worker} was not there"
         self._members[event.worker] = JobMember(event.host, event.port, event.now_ns)
         if self.phase is Phase.STOPPING:
             return [self._farewell(event.worker)]
@@ -280,7 +266,7 @@ class JobCore:
         self._tell(f"worker {index} came from {event.host}", Severity.DEBUG)
         if self.phase is Phase.RUNNING:
             self._tell(f"worker {index} gets its share of tasks at the next pause")
-            return [RequestPause()]
+            return [events.RequestPause()]
         return self._deploy_if_possible()
 
     def _deploy_if_possible(self) -> list[Command]:
@@ -303,13 +289,14 @@ class JobCore:
         self._tell(deployed_words(deploy))
         return self._to_members(deploy)
 
-    def _handle_ready(self, event: WorkerReady) -> list[Command]:
+    def _handle_ready(self, event: events.WorkerReady) -> list[Command]:
         worker = event.worker
         if self.phase is not Phase.CONNECTING or worker not in self._members:
             return []
         self._members[worker].is_ready = True
         self._members[worker].restored = (event.restored_bytes, event.restore_ns)
         deployed = [m for w, m in self._members.items() if self._is_deployed(w)]
+        assert deployed, f"generation {self.generation} connects without a task"
         if not all(member.is_ready for member in deployed):
             return []
         self.phase = Phase.RUNNING
@@ -317,8 +304,8 @@ class JobCore:
         restored = restored_words([member.restored for member in deployed])
         self._tell(f"generation {self.generation} runs{restored}")
         started = self._to_members(Start(self.generation))
-        pauses = [RequestPause()] if self.is_uneven else []
-        return [*started, BeginGeneration(self.generation), *pauses]
+        pauses = [events.RequestPause()] if self.is_uneven else []
+        return [*started, events.BeginGeneration(self.generation), *pauses]
 
     def _is_deployed(self, worker: PeerId) -> bool:
         """Whether the worker has tasks; a spare has none and is waited for by nobody."""
@@ -327,6 +314,7 @@ class JobCore:
     def _handle_pause(self, snapshot: SnapshotId) -> list[Command]:
         if self.phase is not Phase.RUNNING:
             return []
+        assert self._can_recover, "a job without snapshots cannot go on from a pause"
         self.phase = Phase.RESOLVING_EPOCH
         self._tell(
             f"generation {self.generation} pauses at epoch {snapshot[1]}, tasks move to "
@@ -342,6 +330,7 @@ class JobCore:
     def _handle_finished(self, worker: PeerId) -> list[Command]:
         if self.phase is not Phase.RUNNING or worker not in self._members:
             return []
+        assert self.placement, "tasks that have finished were placed"
         self._members[worker].is_finished = True
         if not all(self._members[w].is_finished for w in self.placement):
             return []
@@ -353,6 +342,7 @@ class JobCore:
     def _handle_committed(self) -> list[Command]:
         if self.phase not in {Phase.COMMITTING, Phase.RUNNING}:
             return []
+        assert self.outcome is None, self.outcome
         return self._stop(Outcome(OutcomeKind.SUCCEEDED))
 
     # Going wrong
@@ -401,7 +391,7 @@ class JobCore:
         if member is None:
             return self._fail("LaunchError", f"a worker could not start: {reason}")
         member.is_gone = True
-        return self._fail("WorkerLostError", self._loss(worker, reason))
+        return self._fail_of_loss(worker, reason)
 
     def _replace(self, worker: PeerId, reason: str) -> list[Command]:
         """Go on without a worker and ask for another one."""
@@ -410,6 +400,7 @@ class JobCore:
         assert self._restarts is not None, f"worker {worker} cannot be replaced"
         self._absences.clear_suspect(worker)
         lost, replacement = self._lost(worker, reason), PeerId(max(self._expected) + 1)
+        assert self.phase not in {Phase.COMMITTING, Phase.STOPPING}, self.phase
         if self.placement and (
             verdict := self._restarts.count_loss(self._now_ns, what=lost)
         ):
@@ -423,7 +414,7 @@ class JobCore:
         self._tell(f"{lost}; {successor}", Severity.WARNING)
         commands: list[Command] = [
             SendMessage(worker, Stop(f"it was given up: {reason}")),
-            StartWorker(replacement),
+            events.StartWorker(replacement),
         ]
         if self._is_deployed(worker):
             commands += self._interrupt(lost)
@@ -433,17 +424,19 @@ class JobCore:
         """Leave the present generation; nothing to do if that has happened already."""
         if self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
             return []
+        assert self._can_recover, f"there is nothing to go back to: {reason}"
         self.phase = Phase.RESOLVING_EPOCH
         over = f"generation {self.generation} is over: {reason}"
         self._tell(over, Severity.WARNING)
         self.generation += 1
         self._snapshot = None
         self._is_recovering = True
-        return [Interrupt(reason, is_damaged)]
+        return [events.Interrupt(reason, is_damaged)]
 
     def _handle_settled(self, snapshot: SnapshotId) -> list[Command]:
         if self.phase is not Phase.RESOLVING_EPOCH:
             return []
+        assert self._is_recovering, "a job that has not been interrupted is settled"
         self._snapshot = snapshot
         deployed = self._deploy_if_possible()
         if not deployed:
@@ -452,7 +445,7 @@ class JobCore:
             self._launch_deadline_ns = self._now_ns + self._launch_ns
         return deployed
 
-    def _handle_link(self, event: LinkBroke) -> list[Command]:
+    def _handle_link(self, event: events.LinkBroke) -> list[Command]:
         is_member = event.peer in self.members or not self._can_recover
         if self.phase in {Phase.CONNECTING, Phase.RUNNING} and is_member:
             text = (
@@ -464,6 +457,7 @@ class JobCore:
         return []
 
     def _handle_time(self, now_ns: int) -> list[Command]:
+        assert now_ns >= self._now_ns, f"it was {self._now_ns}, and now is {now_ns}"
         self._now_ns = now_ns
         if self.phase is Phase.STOPPING:
             return self._end_if_everybody_left()
@@ -475,6 +469,7 @@ class JobCore:
 
     def _handle_late(self) -> list[Command]:
         """Replace those who do not get ready; before the first start, fail."""
+        assert self.phase in {Phase.REGISTERING, Phase.CONNECTING}, self.phase
         late = [
             worker
             for worker in self.placement
@@ -486,8 +481,9 @@ class JobCore:
 
     def _handle_absence(self, now_ns: int) -> list[Command]:
         """Act on a worker that is lost, cut off or silent for too long."""
+        assert self.outcome is None, "nobody is missed in a job that is over"
         if (lost := self._absences.due_loss(now_ns)) is not None:
-            return self._fail("WorkerLostError", self._loss(*lost))
+            return self._fail_of_loss(*lost)
         if (suspect := self._absences.due_suspect(now_ns)) is not None:
             return self._handle_suspect(*suspect)
         for worker, member in self._members.items():
@@ -496,7 +492,7 @@ class JobCore:
             if silent_ns > self._lease_ns and is_missed:
                 reason = f"it was silent for {silent_ns / 1e9:.1f} s"
                 if not self._can_recover:
-                    return self._fail("WorkerLostError", self._loss(worker, reason))
+                    return self._fail_of_loss(worker, reason)
                 if self.phase is not Phase.COMMITTING:
                     return self._replace(worker, reason)
         return []
@@ -517,6 +513,7 @@ class JobCore:
 
     def _late(self) -> str:
         count, wanted = len(self.members), self._task_count
+        assert count < wanted or self.phase is Phase.CONNECTING, "all workers came"
         if self.phase is Phase.CONNECTING:
             ready = sum(member.is_ready for member in self._members.values())
             return unconnected_words(ready, wanted, self._launch_ns)
@@ -526,15 +523,14 @@ class JobCore:
     def _lost(self, worker: PeerId, reason: str) -> str:
         return f"worker {self.index_of(worker)} was lost: {reason}"
 
-    def _loss(self, worker: PeerId, reason: str) -> str:
-        return (
-            f"{self._lost(worker, reason)}; the job stopped because it keeps no "
-            "snapshots to go on from; start it with state='a/directory' to survive this"
-        )
+    def _fail_of_loss(self, worker: PeerId, reason: str) -> list[Command]:
+        assert not self._can_recover, f"worker {worker} can be replaced: {reason}"
+        return self._fail("WorkerLostError", loss_words(self._lost(worker, reason)))
 
     def _fail(
         self, error: str, reason: str, report: Failed | None = None
     ) -> list[Command]:
+        assert error, f"a job fails with an error of its own: {reason}"
         return self._stop(Outcome(OutcomeKind.FAILED, error, reason, report))
 
     # Leaving
@@ -543,6 +539,8 @@ class JobCore:
         """Fix the outcome; the first one counts."""
         if self.outcome is not None:
             return []
+        has_error = outcome.kind in {OutcomeKind.FAILED, OutcomeKind.CANCELLED}
+        assert has_error == bool(outcome.error), outcome
         self.outcome = outcome
         self.phase = Phase.STOPPING
         self._tell(*outcome_words(outcome))
@@ -567,10 +565,7 @@ class JobCore:
             return []
         self.phase = Phase.ENDED
         if not is_everybody_gone:
-            self._tell(
-                f"not all workers left within {self._grace_ns / 1e9:g} s; they are ended",
-                Severity.WARNING,
-            )
+            self._tell(unreleased_words(self._grace_ns), Severity.WARNING)
         return []
 
     def _to_members(self, message: Message) -> list[Command]:

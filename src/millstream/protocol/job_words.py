@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "deployed_words",
+    "loss_words",
     "outcome_words",
     "restored_words",
     "unconnected_words",
     "unregistered_words",
+    "unreleased_words",
 ]
 
 
@@ -64,6 +66,19 @@ def outcome_words(outcome: Outcome) -> tuple[str, Severity]:
             text = f"the job failed with {outcome.error}: {outcome.reason}"
             return text, Severity.ERROR
     assert_never(outcome.kind)
+
+
+def loss_words(lost: str) -> str:
+    """Say that a job without snapshots ends because of a loss."""
+    return (
+        f"{lost}; the job stopped because it keeps no snapshots to go on from; start it "
+        "with state='a/directory' to survive this"
+    )
+
+
+def unreleased_words(grace_ns: int) -> str:
+    """Say that workers are ended, because they did not leave by themselves."""
+    return f"not all workers left within {grace_ns / 1e9:g} s; they are ended"
 
 
 def unregistered_words(count: int, wanted: int, launch_ns: int) -> str:

@@ -98,8 +98,6 @@ __all__ = ["Phase", "SnapshotCore"]
 
 
 _COMMIT_TRIES_MAX = 5
-
-
 _PATIENCE_MAX = 64
 
 
@@ -190,6 +188,10 @@ class SnapshotCore:
         #: Whether the job is to end behind the last complete epoch.
         self._is_stopped = False
         self._is_interrupted = False
+        assert interval_ns is None or interval_ns > 0, (
+            f"an epoch every {interval_ns} ns"
+        )
+        assert min(timeout_ns, retry_ns) >= 0, "no time is negative"
 
     def handle(self, event: Event) -> list[Command]:  # noqa: C901, PLR0911, PLR0912 - one arm per event
         """Take one event and return the commands to carry out, in order."""
@@ -245,6 +247,8 @@ class SnapshotCore:
 
     def _handle_started(self, event: Started) -> list[Command]:
         assert self.phase in {Phase.RESTING, Phase.PAUSED}, self.phase
+        assert event.generation >= self._generation, "no generation comes back"
+        assert event.ended <= event.tasks, "only tasks of the plan can have ended"
         self._generation = event.generation
         self._tasks = event.tasks
         self._sealed = []
@@ -261,6 +265,7 @@ class SnapshotCore:
         if self._is_stale(report.generation):
             return []
         self._check_sealed(report)
+        assert self.phase is not Phase.RESTING, "tasks run that nobody has started"
         self._newest[report.stage, report.task] = report.epoch
         self._sealed.append(report)
         is_present = self._barrier is not None and report.epoch == self._barrier.epoch
@@ -301,6 +306,7 @@ class SnapshotCore:
         store = self._storing
         assert store is not None
         assert store.epoch == epoch
+        assert epoch > self.complete_epoch, f"epoch {epoch} after {self.complete_epoch}"
         self.complete_epoch = self._base_epoch = store.epoch
         self._sealed = [s for s in self._sealed if s.epoch > epoch]
         stored = {(report.stage, report.task) for report in store.ended}
@@ -384,6 +390,7 @@ class SnapshotCore:
         return self._resumed(self.complete_epoch) + self._advanced()
 
     def _handle_interrupted(self) -> list[Command]:
+        assert self.phase not in {Phase.SEARCHING, Phase.CONCLUDED}, self.phase
         self._want_again()
         self._leave_generation()
         if self.phase in {Phase.STORING, Phase.COMMITTING}:
@@ -405,6 +412,7 @@ class SnapshotCore:
         return self._settled()
 
     def _handle_time(self) -> list[Command]:
+        assert self._now_ns >= self._opened_ns, "an epoch is opened, and time goes on"
         is_due = self._due_ns is not None and self._now_ns >= self._due_ns
         if self.phase is Phase.COMMITTING and is_due:
             self._due_ns = None
@@ -456,6 +464,8 @@ class SnapshotCore:
         return self.is_pause_wanted or self._is_stop_wanted
 
     def _open(self) -> list[Command]:
+        assert self._storing is None, "the epoch before is committed"
+        assert self._tasks, "tasks run that seal it"
         self._last_used += 1
         self._is_rolling, self._is_snapshot_wanted = self._is_snapshot_wanted, False
         rolls = (Order.ROLL,) if self._is_rolling or self._is_stop_wanted else ()
@@ -500,6 +510,7 @@ class SnapshotCore:
             tuple(report for report in reports if report is not None),
             ended,
         )
+        assert barrier.epoch > self.complete_epoch, f"{self.complete_epoch} is complete"
         self.phase = Phase.STORING
         self._due_ns = None
         return [self._storing]
@@ -511,6 +522,7 @@ class SnapshotCore:
 
     def _rested(self, epoch: Epoch, reason: str) -> list[Command]:
         """Wait a while after an epoch that failed, whoever wants the next one."""
+        assert self._storing is None, "it is not stored"
         self._want_again()
         interval_ns = self._interval_ns
         wait_ns = self._retry_ns if interval_ns is None else interval_ns
@@ -519,6 +531,7 @@ class SnapshotCore:
         return [self._given_up(epoch, reason), *self._resumed(epoch)]
 
     def _given_up(self, epoch: Epoch, reason: str) -> Abandoned:
+        assert epoch > self.complete_epoch, f"epoch {epoch} is complete"
         self._tell(f"epoch {epoch} is abandoned: {reason}", Severity.WARNING)
         return Abandoned(epoch, reason)
 
@@ -528,6 +541,7 @@ class SnapshotCore:
         self._is_rolling = False
 
     def _resumed(self, epoch: Epoch) -> list[Command]:
+        assert not self._is_stopped, "tasks stand still until the job ends"
         was_pausing, self._is_pausing = self._is_pausing, False
         return [Resume(epoch)] if was_pausing else []
 
@@ -538,6 +552,7 @@ class SnapshotCore:
         self._due_ns = None if interval_ns is None else since_ns + interval_ns
 
     def _settled(self) -> list[Command]:
+        assert self._is_interrupted, "nobody asked where to go back to"
         self.phase = Phase.RESTING
         self._due_ns = None
         epoch = self.complete_epoch

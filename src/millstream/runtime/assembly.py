@@ -352,6 +352,8 @@ def assemble(
         assembler.make_intake(stage, index)
     for stage, index in reversed(own):
         assembler.make_task(stage, index)
+    if observer is not None:
+        observer.deployed(generation, assembler.made)
     return assembler.made
 
 

@@ -9,8 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from millstream.operators.base import (
+    EarlyEndingOperator,
+    OneInputOperator,
+    TimedOperator,
+    TwoInputOperator,
+)
 from millstream.operators.failure import blame, blame_key, is_one_to_one
-from millstream.operators.loops.deciding import FreeLoopDecider
+from millstream.operators.loops.deciding import FreeLoopDecider, RoundDecider
 from millstream.operators.time.assign import TimestampAssigner
 from millstream.plan.iteration import Outlet
 from millstream.plan.nodes import Combine
@@ -25,9 +31,12 @@ if TYPE_CHECKING:
     from millstream.protocol.rounds import RoundsSoFar
     from millstream.protocol.watermark import Watermark
     from millstream.runtime.elements import Batch
-    from millstream.runtime.guard import Guard
+    from millstream.runtime.guard import Guard, Guarded
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
+
+    _Step = tuple[Operator, Callable[[Rows], Rows], TimedOperator | None]
+    """An operator, what it does to a batch, and itself if it may have late rows."""
 
 __all__ = ["FAILURES", "Chain", "TaskFailedError", "closing_failed"]
 
@@ -82,53 +91,79 @@ class Chain:
         self._guard = guard
         self._cores = [o for o in operators if isinstance(o, FreeLoopDecider)]
         self._batch_rows = 0
+        #: Those that may have enough before their input ends.
+        self._early_ending = [
+            o for o in operators if isinstance(o, EarlyEndingOperator)
+        ]
+        self._deciders = [o for o in operators if isinstance(o, RoundDecider)]
+        self._one_input = [o for o in operators if isinstance(o, OneInputOperator)]
+        self._two_input = [o for o in operators if isinstance(o, TwoInputOperator)]
+        assert self._two_input in ([], operators[:1]), "only the first has two inputs"
+        #: The places of those that give time, behind which that of the input ends.
+        self._assigners = {
+            i for i, o in enumerate(operators) if isinstance(o, TimestampAssigner)
+        }
+        self._steps = self._steps_of(0)
+        self._steps_by_port = {0: self._steps}
+
+    def _steps_of(self, port: int) -> list[_Step]:
+        """Return what happens to a batch that comes on a port."""
+        steps: list[_Step] = []
+        for operator in self.operators:
+            process: Callable[[Rows], Rows]
+            if isinstance(operator, TwoInputOperator):
+                process = partial(operator.process, port=port)
+            else:
+                assert isinstance(operator, OneInputOperator), type(operator)
+                process = operator.process
+            if self._guard is not None and operator.is_guarded:
+                guarded = self._guard.around(operator, process)
+                process = partial(self._guarded, guarded, operator)
+            timed = operator if isinstance(operator, TimedOperator) else None
+            steps.append((operator, process, timed))
+        return steps
 
     @property
     def rounds(self) -> RoundsSoFar | None:
         """How far an iteration has come that is decided over here."""
-        return self.operators[0].rounds if self.operators else None
+        return self._deciders[0].rounds if self._deciders else None
 
     def process(self, batch: Batch) -> None:
         """Run a batch of the intake through all operators."""
         rows, port, outlet = batch
         self._batch_rows = len(rows)
         self.rows_in += len(rows)
-        self.push(rows, port, 0, outlet)
+        steps = self._steps_by_port.get(port)
+        if steps is None:
+            steps = self._steps_by_port[port] = self._steps_of(port)
+        self._run(rows, steps, outlet)
 
     def validate(self) -> None:
         """Assert what the core of a loop promises that is decided over here."""
         for core in self._cores:
             core.validate()
 
-    def end_input(self, port: int) -> None:
-        """Let the first operator know that nothing more comes on an input."""
-        for operator in self.operators[:1]:
-            operator.on_input_end(port)
-
-    def push(self, rows: Rows, port: int, start: int, outlet: int = 0) -> None:
-        """Run rows through the operators from `start` on and route what comes out."""
-        for operator in self.operators[start:]:
+    def _run(self, rows: Rows, steps: list[_Step], outlet: int = 0) -> None:
+        """Run rows through operators and route what comes out."""
+        for operator, process, timed in steps:
             if len(rows) == 0:
                 return
             try:
-                if self._guard is not None and operator.is_guarded:
-                    rows = self._guarded(self._guard, operator, rows, port)
-                else:
-                    rows = operator.process(rows, port)
+                rows = process(rows)
             except FAILURES as error:
                 raise self.failure(error, operator, rows) from error
-            self._send_late(operator)
-            port = 0
+            if timed is not None and len(timed.late) > 0:
+                self._send_late(timed)
         if len(rows) > 0:
             self._route(rows, outlet)
 
-    def _guarded(self, guard: Guard, operator: Operator, rows: Rows, port: int) -> Rows:
+    def _guarded(self, guarded: Guarded, operator: Operator, rows: Rows) -> Rows:
         is_first = operator is self.operators[0]
 
         def locate(index: int | None) -> str:
             return self._intake.position(index if is_first else None, self._batch_rows)
 
-        return guard.process(operator, rows, port, self.now_ns, locate)
+        return guarded.process(rows, self.now_ns, locate)
 
     def _route(self, rows: Rows, outlet: int) -> None:
         self.rows_out += len(rows)
@@ -179,9 +214,9 @@ class Chain:
             position = self._intake.position(index, self._batch_rows)
         return TaskFailedError(found, found.node, position)
 
-    def satisfied(self) -> list[Operator]:
+    def satisfied(self) -> list[EarlyEndingOperator]:
         """Return the operators that need nothing more of the input."""
-        return [operator for operator in self.operators if operator.is_satisfied]
+        return [operator for operator in self._early_ending if operator.is_satisfied]
 
     def finish(
         self, seal: Callable[[Operator], None], over: frozenset[int] = frozenset()
@@ -192,10 +227,12 @@ class Chain:
                 yield from self.emit_from(index, operator.finish)
                 seal(operator)
 
-    def restart(self, ended: frozenset[int]) -> None:
+    def reset(self, ended: frozenset[int]) -> None:
         """Forget the rows of a round, but those of ports that have ended for good."""
-        for operator in self.operators:
-            operator.restart(ended)
+        for two_input in self._two_input:
+            two_input.reset(ended)
+        for one_input in self._one_input:
+            one_input.reset()
 
     def reset_after_flush(self) -> None:
         """Reset the operators of a free loop, in which rows may come again."""
@@ -225,17 +262,19 @@ class Chain:
         except FAILURES as error:
             raise self.failure(error, operator, None) from error
         if len(rows) > 0:
-            self.push(rows, 0, start=index + 1)
+            self._run(rows, self._steps[index + 1 :])
 
     def pass_watermark(self, watermark: Watermark, start: int) -> Iterator[None]:
         """Let time go on in the operators from `start` on, and then in those who read."""
         for index, operator in enumerate(self.operators[start:], start):
-            if isinstance(operator, TimestampAssigner):
+            if index in self._assigners:
                 return
             self.flush(index)
-            advance = partial(operator.advance, watermark.time)
-            occasion = f"when event time came to {watermark.time}"
-            yield from self.emit_from(index, advance, occasion)
+            timed = self._steps[index][-1]
+            if timed is not None:
+                advance = partial(timed.advance, watermark.time)
+                occasion = f"when event time came to {watermark.time}"
+                yield from self.emit_from(index, advance, occasion)
             if not operator.nodes[-1].makes_times:
                 return
         for router in self._routers[0]:
@@ -250,7 +289,7 @@ class Chain:
         occasion: str | None = None,
     ) -> Iterator[None]:
         """Send what an operator says by itself through those behind it."""
-        operator = self.operators[index]
+        operator, _, timed = self._steps[index]
         batches: Iterator[Rows] | None = None
         while True:
             try:
@@ -259,16 +298,20 @@ class Chain:
                 rows = next(batches, None)
             except FAILURES as error:
                 raise self.failure(error, operator, None, occasion) from error
-            self._send_late(operator)
+            if timed is not None and len(timed.late) > 0:
+                self._send_late(timed)
             if rows is None:
                 return
-            self.push(rows, 0, start=index + 1)
+            self._run(rows, self._steps[index + 1 :])
             yield
 
-    def _send_late(self, operator: Operator) -> None:
+    def end_input(self, port: int) -> None:
+        """Note that nothing more comes on an input, while others go on."""
+        for operator in self._two_input:
+            operator.on_input_end(port)
+
+    def _send_late(self, operator: TimedOperator) -> None:
         """Send what came too late for an operator to whoever reads that."""
-        if len(operator.late) == 0:
-            return
         rows, operator.late = operator.late, []
         if operator is self.operators[-1]:
             for router in self._routers[Outlet.LATE]:

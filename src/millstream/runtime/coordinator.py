@@ -144,7 +144,6 @@ class Coordinator:
         self._network = network
         self._clock = clock
         self._config = deployment.config
-        #: Looks on at both cores; in a real job nobody does.
         self._observer = observer
         self._events: EventQueue[Event] = EventQueue(self._decide)
         self._inbox: list[Event | Savepoint] = []

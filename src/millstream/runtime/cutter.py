@@ -77,7 +77,7 @@ class Cutter:
         self._resumed_epoch = 0
         #: A cut whose barrier has not come round every loop.
         self._unsealed: TaskCut | None = None
-        self._seals = Seals()
+        self._seals = Seals(chain.operators)
 
     def cut(self, barrier: Barrier) -> None:
         """Capture the state, front to back, and send the barrier behind all rows."""
@@ -89,9 +89,7 @@ class Cutter:
         captures = []
         for index, operator in enumerate(self._chain.operators):
             self._chain.flush(index)
-            if Order.ROLL in barrier.orders:
-                operator.roll()
-            self._seal(operator, barrier.epoch)
+            self._seal(operator, barrier.epoch, rolls=Order.ROLL in barrier.orders)
             if operator.state is not None:
                 name = operator.nodes[-1].name
                 captures.append(captured(name, operator.state, barrier))
@@ -146,8 +144,8 @@ class Cutter:
             self.nodes_left,
         )
 
-    def _seal(self, operator: Operator, epoch: Epoch) -> None:
+    def _seal(self, operator: Operator, epoch: Epoch, *, rolls: bool = False) -> None:
         try:
-            self._seals.add(operator, epoch)
+            self._seals.add(operator, epoch, rolls=rolls)
         except FAILURES as error:
             raise self._chain.failure(error, operator, None) from error

@@ -14,8 +14,10 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from millstream.credentials import without_credentials
+from millstream.operators.base import TimedOperator
 from millstream.operators.dead_letters import DeadLetter
 from millstream.operators.failure import blame, is_record_to_blame, row_index
+from millstream.operators.rows.output import ForEachOperator
 from millstream.plan.frame_windows import HIDDEN
 from millstream.plan.timed import makes_pairs, strip_timestamp
 from millstream.state.batches import joined
@@ -27,13 +29,15 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.runtime.router import Router
 
+    Process = Callable[[Rows], Rows]
+
     Locate = Callable[[int | None], str]
     """Says which record is meant, by its number in the batch if it has one."""
 
     Failed = Callable[[Exception, Rows, int], int | None]
     """Says which record of a part, that begins at a number, failed, if that is known."""
 
-__all__ = ["Guard"]
+__all__ = ["Guard", "Guarded"]
 
 
 class Guard:
@@ -48,43 +52,9 @@ class Guard:
     def __init__(self, router: Router) -> None:
         self.router = router
 
-    def process(
-        self, operator: Operator, rows: Rows, port: int, now_ns: int, locate: Locate
-    ) -> Rows:
-        """Return what the operator makes of all records but the failing ones."""
-        letters: list[DeadLetter] = []
-
-        def attempt(part: Rows) -> Rows:
-            undo = operator.begin_undo(part)
-            late, late_count = len(operator.late), operator.late_count
-            try:
-                return operator.process(part, port)
-            except Exception:
-                undo()
-                del operator.late[late:]
-                operator.late_count = late_count
-                raise
-
-        def refuse(error: Exception, part: Rows, start: int) -> int | None:
-            found = blame(error, operator, part)
-            index = _the_only(part) if found.row_index is None else found.row_index
-            if index is not None:
-                cause = _cause(error, found.user_line)
-                at = locate(start + index)
-                first = operator.nodes[0]
-                record = strip_timestamp(
-                    _record(part, index),
-                    is_timed=first.takes_times and isinstance(part, list),
-                    has_key=first.takes_pairs,
-                )
-                letters.append(DeadLetter(record, cause, found.node.user_name, at))
-            return index
-
-        size = 1 if operator.has_side_effects else len(rows)
-        made = _without_failing(rows, size, attempt, refuse)
-        self._send(letters, now_ns)
-        kept = [part for part in made if len(part) > 0]
-        return joined(kept) if kept else []
+    def around(self, operator: Operator, process: Process) -> Guarded:
+        """Return the operator, of which failing records become dead letters."""
+        return Guarded(self, operator, process)
 
     def route(self, router: Router, rows: Rows, now_ns: int, node: Node) -> None:
         """Route all records but those whose target cannot be found."""
@@ -107,11 +77,63 @@ class Guard:
 
         for dealt in _without_failing(rows, len(rows), router.dealt, refuse):
             router.send(dealt, now_ns)
-        self._send(letters, now_ns)
+        self.send(letters, now_ns)
 
-    def _send(self, letters: list[DeadLetter], now_ns: int) -> None:
+    def send(self, letters: list[DeadLetter], now_ns: int) -> None:
+        """Send dead letters, if there are any."""
         if letters:
             self.router.route(letters, now_ns)
+
+
+class Guarded:
+    """An operator of which failing records become dead letters."""
+
+    def __init__(self, guard: Guard, operator: Operator, process: Process) -> None:
+        self._guard = guard
+        self._operator = operator
+        self._process = process
+        self._timed = operator if isinstance(operator, TimedOperator) else None
+        #: Whether what it did for a record cannot be taken back.
+        self._has_side_effects = isinstance(operator, ForEachOperator)
+
+    def process(self, rows: Rows, now_ns: int, locate: Locate) -> Rows:
+        """Return what the operator makes of all records but the failing ones."""
+        operator, letters = self._operator, []
+
+        def refuse(error: Exception, part: Rows, start: int) -> int | None:
+            found = blame(error, operator, part)
+            index = _the_only(part) if found.row_index is None else found.row_index
+            if index is not None:
+                cause = _cause(error, found.user_line)
+                at = locate(start + index)
+                first = operator.nodes[0]
+                record = strip_timestamp(
+                    _record(part, index),
+                    is_timed=first.takes_times and isinstance(part, list),
+                    has_key=first.takes_pairs,
+                )
+                letters.append(DeadLetter(record, cause, found.node.user_name, at))
+            return index
+
+        size = 1 if self._has_side_effects else len(rows)
+        made = _without_failing(rows, size, self._attempt, refuse)
+        self._guard.send(letters, now_ns)
+        kept = [part for part in made if len(part) > 0]
+        return joined(kept) if kept else []
+
+    def _attempt(self, part: Rows) -> Rows:
+        """Return what the operator makes of some records; undo it if one fails."""
+        undo, timed = self._operator.begin_undo(part), self._timed
+        late = 0 if timed is None else len(timed.late)
+        late_count = 0 if timed is None else timed.late_count
+        try:
+            return self._process(part)
+        except Exception:
+            undo()
+            if timed is not None:
+                del timed.late[late:]
+                timed.late_count = late_count
+            raise
 
 
 def _without_failing(

@@ -62,5 +62,5 @@ class Observer(Protocol):
         ...
 
     def reported(self, report: Report) -> None:
-        """See what the coordinator is told that has been stored."""
+        """See what has been stored, or failed to be."""
         ...

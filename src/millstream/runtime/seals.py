@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.connectors.base import Later
+from millstream.operators.base import SealingOperator
 from millstream.runtime.chain import FAILURES, TaskFailedError
 from millstream.state.plain import encode
 
@@ -30,12 +31,20 @@ Seal = tuple[str, bytes | Callable[[], bytes | None]]
 class Seals:
     """Collects the seals of one task from one cut to the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, operators: Iterable[Operator]) -> None:
+        self._sealing: dict[Operator, SealingOperator] = {
+            o: o for o in operators if isinstance(o, SealingOperator)
+        }
         self._seals: list[Seal] = []
 
-    def add(self, operator: Operator, epoch: Epoch) -> None:
-        """Let an operator seal what it wrote."""
-        transaction, node = operator.seal(epoch), operator.nodes[-1]
+    def add(self, operator: Operator, epoch: Epoch, *, rolls: bool = False) -> None:
+        """Let an operator seal what it wrote, if it writes; if it rolls, all of it."""
+        sealing = self._sealing.get(operator)
+        if sealing is None:
+            return
+        if rolls:
+            sealing.roll()
+        transaction, node = sealing.seal(epoch), sealing.nodes[-1]
         if isinstance(transaction, Later):
             self._seals.append((node.name, partial(_done, node, transaction.work)))
         elif transaction is not None:

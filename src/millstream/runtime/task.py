@@ -366,7 +366,7 @@ class Task:
         yield from self.chain.finish(self._cutter.seal_last, over)
         match element:
             case RoundOver(ended):
-                self.chain.restart(ended)
+                self.chain.reset(ended)
                 self._begin_round(ROUND_END)
             case ProbeArrived(mark):
                 self.chain.reset_after_flush()

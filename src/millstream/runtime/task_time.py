@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import Operator
+from millstream.operators.base import TickingOperator, TimedOperator
 from millstream.operators.time.assign import TimestampAssigner
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from millstream.operators.base import Rows
+    from millstream.operators.base import Operator, Rows
     from millstream.ports import Clock
     from millstream.protocol.watermark import Watermark
     from millstream.runtime.chain import Chain
@@ -32,16 +32,14 @@ class TaskTime:
     def __init__(self, chain: list[Operator], clock: Clock) -> None:
         #: The last watermark that came, or that an operator gave.
         self.reached = BEGINNING
-        self._chain = chain
+        self._timed = [o for o in chain if isinstance(o, TimedOperator)]
         self._clock = clock
         self._givers = [
             (i, o) for i, o in enumerate(chain) if isinstance(o, TimestampAssigner)
         ]
         #: Operators that may ask to be called by the clock.
         self._tickers = [
-            (index, operator)
-            for index, operator in enumerate(chain)
-            if type(operator).tick is not Operator.tick
+            (i, o) for i, o in enumerate(chain) if isinstance(o, TickingOperator)
         ]
 
     def wake_ns(self) -> int | None:
@@ -101,7 +99,7 @@ class TaskTime:
 
     def progress(self) -> tuple[int, int, int] | None:
         """Return how many rows were late and ahead, and how far event time has come."""
-        late = sum(operator.late_count for operator in self._chain)
+        late = sum(operator.late_count for operator in self._timed)
         if self.reached == BEGINNING and not late and not self._givers:
             return None
         ahead = sum(giver.ahead_count for _, giver in self._givers)

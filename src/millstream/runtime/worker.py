@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.ports import Address, Background, Clock, Network, NetworkEvent
     from millstream.runtime.deployment import Deployment
-    from millstream.runtime.observer import Observer
+    from millstream.runtime.observer import Core, Observer
     from millstream.runtime.task import Task
     from millstream.runtime.task_cut import TaskCut
     from millstream.state.base import ShardRange
@@ -144,7 +144,7 @@ class Worker:
         self._dialing = Dialing(id)
         self._placement: tuple[PeerId, ...] = ()
         self._store = store
-        self._sealer = Sealer(id, store, background, deployment.run)
+        self._sealer = Sealer(id, store, background, deployment.run, observer)
         self._restoration: Restoration | None = None
         #: Bytes that were restored for this generation, and how long that took.
         self._restored = (0, 0)
@@ -199,10 +199,9 @@ class Worker:
 
     def validate(self) -> None:
         """Assert what its cores promise; asked by tests and by the simulator."""
-        self._orders.validate()
-        self._dialing.validate()
-        for task in self._made.tasks:
-            task.validate()
+        cores: tuple[Core, ...] = (self._orders, self._dialing, *self._made.tasks)
+        for core in cores:
+            core.validate()
 
     def close(self) -> None:
         """Close tasks and connections; safe to call at any time."""
@@ -380,13 +379,11 @@ class Worker:
             clock=self._clock,
             timers=self._timers,
             emit=self._emit,
-            on_cut=self._handle_cut,
+            on_cut=lambda cut: self._sealer.seal(cut, self._generation),
             on_end=self._handle_end,
             beginning=beginning,
             observer=self._observer,
         )
-        if self._observer is not None:
-            self._observer.deployed(self._generation, self._made)
         if manifest is not None:
             assert self._store is not None
             self._restoration = Restoration(
@@ -409,9 +406,6 @@ class Worker:
             self._restoration = None
             self._fail(error)
 
-    def _handle_cut(self, cut: TaskCut) -> None:
-        self._sealer.seal(cut, self._generation)
-
     def _handle_end(self, cut: TaskCut) -> None:
         ended = (task for task in self._made.tasks if task.stage.id == cut.stage)
         if any(task.rounds is not None for task in ended):
@@ -425,8 +419,6 @@ class Worker:
         for report in reports:
             if report.generation != self._generation:
                 continue
-            if self._observer is not None:
-                self._observer.reported(report)
             if isinstance(report, SealFailed):
                 self._fail(report.error)
                 continue

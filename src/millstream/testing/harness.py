@@ -143,10 +143,10 @@ class FunctionHarness(Generic[K, V, O]):
             msg = f"the harness {need} timestamps, got timestamp={timestamp!r}"
             raise UsageError(msg)
         if timestamp is None:
-            return self._take([self._operator.process([(key, value)], 0)])
+            return self._take([self._operator.process([(key, value)])])
         if timestamp <= self._watermark:
             timestamp = LateTimestamp(timestamp, self._watermark)
-        return self._take([self._operator.process([(key, (timestamp, value))], 0)])
+        return self._take([self._operator.process([(key, (timestamp, value))])])
 
     def watermark(self, time: int) -> list[tuple[K, O]]:
         """Let event time come to `time`; return what the function says to that."""

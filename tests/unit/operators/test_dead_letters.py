@@ -21,15 +21,15 @@ def counted() -> DeadLetterLimitOperator:
 def test_letters_from_before_a_snapshot_count() -> None:
     """A job that is restarted often must not lose more than it may."""
     before, after = counted(), counted()
-    before.process([LETTER] * 2, 0)
+    before.process([LETTER] * 2)
     assert before.state is not None
     assert after.state is not None
     capture = before.state.capture(Epoch(1), since=Epoch(0))
     after.state.restore(capture.segments("budget", 0), (0, 1024))
 
-    assert after.process([LETTER], 0) == []
+    assert after.process([LETTER]) == []
     with pytest.raises(ValueError, match="more than max_dead_letters=3 dead letters"):
-        after.process([LETTER], 0)
+        after.process([LETTER])
 
 
 def test_a_letter_as_text_is_short_and_complete() -> None:

@@ -32,7 +32,6 @@ from millstream.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from millstream.operators.base import Operator
     from millstream.state.base import Segment, ShardRange
 
 SHARDS = 1024
@@ -65,7 +64,7 @@ def aggregates(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 AGGREGATES = [SUM]
 
 
-def made(settings: StateSettings | None) -> Operator:
+def made(settings: StateSettings | None) -> Any:
     flow = ms.Flow("sums")
     flow.from_frame(BATCHES[0]).group_by("key").agg(*AGGREGATES)
     spec = flow.plan.nodes[-1].spec
@@ -77,17 +76,17 @@ def made(settings: StateSettings | None) -> Operator:
     return operator
 
 
-def finished(operator: Operator) -> pl.DataFrame:
+def finished(operator: Any) -> pl.DataFrame:
     frames: list[Any] = list(operator.finish())
     return pl.concat(frames).sort("key") if frames else pl.DataFrame()
 
 
-def captured(operator: Operator, epoch: int, since: int) -> list[Segment]:
+def captured(operator: Any, epoch: int, since: int) -> list[Segment]:
     assert operator.state is not None
     return list(operator.state.capture(Epoch(epoch), Epoch(since)).segments("sums", 0))
 
 
-def restored(segments: Sequence[Segment], shards: ShardRange = EVERYTHING) -> Operator:
+def restored(segments: Sequence[Segment], shards: ShardRange = EVERYTHING) -> Any:
     operator = made(StateSettings(SHARDS))
     assert operator.state is not None
     operator.state.restore(segments, shards)
@@ -97,12 +96,12 @@ def restored(segments: Sequence[Segment], shards: ShardRange = EVERYTHING) -> Op
 def expected(batches: Sequence[pl.DataFrame]) -> pl.DataFrame:
     operator = made(None)
     for batch in batches:
-        operator.process(batch, 0)  # type: ignore[arg-type]  # a batch of frames
+        operator.process(batch)
     return finished(operator)
 
 
-def worked(operator: Operator, batch: pl.DataFrame) -> Operator:
-    operator.process(batch, 0)  # type: ignore[arg-type]  # a batch of frames
+def worked(operator: Any, batch: pl.DataFrame) -> Any:
+    operator.process(batch)
     return operator
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from millstream.operators.base import Operator
     from millstream.plan.spec import Spec
     from millstream.state.base import Segment
 
@@ -87,7 +86,7 @@ OTHERS: dict[str, Spec] = {
 }
 
 
-def made(spec: Spec, settings: StateSettings | None = MEMORY) -> Operator:
+def made(spec: Spec, settings: StateSettings | None = MEMORY) -> Any:
     config = Config(sort_memory_rows=16)
     context = TaskContext(
         "job", 0, config, lambda _sink, _rows: None, settings, clock=ManualClock()
@@ -100,13 +99,13 @@ def batches(rows: list[Any], size: int = 10) -> list[list[Any]]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def captured(operator: Operator, epoch: int, since: int = 0) -> list[Segment]:
+def captured(operator: Any, epoch: int, since: int = 0) -> list[Segment]:
     assert operator.state is not None
     capture = operator.state.capture(Epoch(epoch), Epoch(since))
     return list(capture.segments(operator.nodes[-1].name, 0))
 
 
-def restored(spec: Spec, segments: list[Segment], settings: StateSettings) -> Operator:
+def restored(spec: Spec, segments: list[Segment], settings: StateSettings) -> Any:
     operator = made(spec, settings)
     assert operator.state is not None
     operator.state.restore(segments, EVERYTHING)
@@ -118,11 +117,11 @@ def with_a_crash(
 ) -> list[Any]:
     """Capture after two and after four batches, lose a fifth, restore, do the rest."""
     first = made(spec, settings)
-    rows = [row for batch in work[:2] for row in first.process(batch, 0)]
+    rows = [row for batch in work[:2] for row in first.process(batch)]
     segments = captured(first, 1)
-    rows += [row for batch in work[2:4] for row in first.process(batch, 0)]
+    rows += [row for batch in work[2:4] for row in first.process(batch)]
     segments += captured(first, 2, since=1)
-    first.process(work[4], 0)
+    first.process(work[4])
     first.close()
     return rows + drained(restored(spec, segments, settings), work[4:])
 
@@ -171,9 +170,9 @@ def test_nothing_is_tracked_without_snapshots(spec: Spec) -> None:
 def test_forgotten_key_is_a_deletion() -> None:
     """A key whose state was cleared must not come back with a restore."""
     operator = made(specs.Process(InThrees()))
-    operator.process([("a", 1), ("b", 1)], 0)
+    operator.process([("a", 1), ("b", 1)])
     segments = captured(operator, 1)
-    operator.process([("a", 2), ("a", 3)], 0)
+    operator.process([("a", 2), ("a", 3)])
     segments += captured(operator, 2, since=1)
 
     again = restored(specs.Process(InThrees()), segments, MEMORY)
@@ -184,9 +183,9 @@ def test_forgotten_key_is_a_deletion() -> None:
 def test_distinct_key_that_was_seen_before_is_not_stored_again() -> None:
     """Otherwise hot keys would be in every delta."""
     operator = made(specs.Unique())
-    operator.process([("a", None), ("b", None)], 0)
+    operator.process([("a", None), ("b", None)])
     captured(operator, 1)
-    operator.process([("a", None), ("b", None)], 0)
+    operator.process([("a", None), ("b", None)])
 
     assert captured(operator, 2, since=1) == []
 
@@ -202,12 +201,12 @@ def test_zip_keeps_the_rows_that_wait() -> None:
     assert again.process(["b", "c"], 1) == [(2, "b"), (3, "c")]
 
 
-def of_tasks(spec: Spec, parts: list[list[Any]]) -> list[Segment]:
+def of_tasks(spec: Spec, parts: list[list[Any]], *port: int) -> list[Segment]:
     """Return the states of several tasks, each of which saw one part of the rows."""
     segments: list[Segment] = []
     for task, rows in enumerate(parts):
         operator = made(spec)
-        operator.process(rows, 0)
+        operator.process(rows, *port)
         assert operator.state is not None
         capture = operator.state.capture(Epoch(1), Epoch(0))
         segments += capture.segments("operator", task)
@@ -252,20 +251,20 @@ def test_limits_of_several_tasks_let_enough_rows_pass() -> None:
     spec = specs.Limit(3)
     again = restored(spec, of_tasks(spec, [["a", "b", "c"], ["d"]]), MEMORY)
 
-    assert again.process(["e", "f", "g"], 0) == ["e", "f"]
+    assert again.process(["e", "f", "g"]) == ["e", "f"]
 
 
 def test_rows_that_wait_in_several_zips_are_refused() -> None:
     """A zip has one task; two cannot have been of this flow."""
     with pytest.raises(SnapshotError, match="rows of 2 tasks wait"):
-        restored(specs.Zip(), of_tasks(specs.Zip(), [[1], [2]]), MEMORY)
+        restored(specs.Zip(), of_tasks(specs.Zip(), [[1], [2]], 0), MEMORY)
 
 
 def test_closing_an_operator_closes_its_table(tmp_path: Path) -> None:
     """Directories of RocksDB would stay behind."""
     settings = StateSettings(SHARDS, "rocksdb", str(tmp_path))
     operator = made(specs.Process(InThrees()), settings)
-    operator.process([("a", 1)], 0)
+    operator.process([("a", 1)])
     assert len(list(tmp_path.iterdir())) == 1
 
     operator.close()

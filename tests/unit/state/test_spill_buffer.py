@@ -133,7 +133,7 @@ def test_no_file_has_a_name_while_a_sort_uses_it(
     (operator,) = operators([frames if kind == "frames" else rows], config)
     sort: Any = operator
     for frame in FRAMES:
-        sort.process(frame if kind == "frames" else frame.to_dicts(), 0)
+        sort.process(frame if kind == "frames" else frame.to_dicts())
 
     assert list(tmp_path.iterdir()) == []
     assert sum(len(batch) for batch in sort.finish()) == 10

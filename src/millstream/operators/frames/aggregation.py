@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.columns.compiled_table import StateTable
-from millstream.operators.base import Operator
+from millstream.operators.base import OneInputOperator, TickingOperator
 from millstream.operators.frames.keyed_state import FrameState
 from millstream.plan.frames import AggregateFrame, CombineFrame
 
@@ -23,7 +23,7 @@ __all__ = ["FrameAggregateOperator", "FrameCombineOperator", "FrameCombiner"]
 _FINISH_ROWS = 65_536
 
 
-class FrameCombiner(Operator):
+class FrameCombiner(OneInputOperator, TickingOperator):
     """What combiners have in common that may be waited for: they do not hold for long."""
 
     def __init__(self, nodes: tuple[Node, ...], config: Config, clock: Clock) -> None:
@@ -57,7 +57,7 @@ class FrameCombineOperator(FrameCombiner):
         self._keys_max = config.combine_keys_max
         self._table = StateTable(self._aggregation, self._keys_max)
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         self._table.add_rows(rows)
         self.note_held()
         return self.flush() if self._table.merged_rows >= self._keys_max else []
@@ -71,12 +71,12 @@ class FrameCombineOperator(FrameCombiner):
         parts = self._table.merged()
         return () if parts is None else parts.iter_slices(_FINISH_ROWS)
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Forget all parts."""
         self._table = StateTable(self._aggregation, self._keys_max)
 
 
-class FrameAggregateOperator(Operator):
+class FrameAggregateOperator(OneInputOperator):
     """One row per key when the input ends."""
 
     def __init__(
@@ -94,7 +94,7 @@ class FrameAggregateOperator(Operator):
             keys, count = spec.aggregation.keys, settings.shard_count
             self.state = self._frame_state = FrameState(self.table, keys, count)
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         if self._is_combined:
             self.table.add(rows)
         else:
@@ -106,7 +106,7 @@ class FrameAggregateOperator(Operator):
         if result is not None:
             yield from result.iter_slices(_FINISH_ROWS)
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Forget all keys."""
         self.table = StateTable(self._aggregation)
         if self._frame_state is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.errors import SnapshotError
-from millstream.operators.base import Operator
+from millstream.operators.base import OneInputOperator
 from millstream.operators.frames.runs import RowOrder, SortedRuns
 from millstream.plan.frames import SortFrame
 from millstream.state.task_state import TaskState
@@ -22,7 +22,7 @@ __all__ = ["FrameSortOperator"]
 _BATCH_ROWS = 65_536
 
 
-class FrameSortOperator(Operator):
+class FrameSortOperator(OneInputOperator):
     """All rows in order when the input ends; with a limit, never many more than that.
 
     Rows beyond `memory_bytes` are put in order and go to disk.
@@ -48,7 +48,7 @@ class FrameSortOperator(Operator):
 
     def _take_over(self, former: list[list[pl.DataFrame]]) -> None:
         for frame in (frame for frames in former for frame in frames):
-            self.process(self._as_now(frame), 0)
+            self.process(self._as_now(frame))
 
     def _as_now(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return rows that another version of the flow may have kept, as this one does."""
@@ -68,7 +68,7 @@ class FrameSortOperator(Operator):
             raise SnapshotError(msg)
         return frame.select(name for name in now if name in frame.columns)
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         self._hold(rows)
         if self._limit is not None and self._row_count > 2 * self._limit + _BATCH_ROWS:
             self._hold(self._in_order())
@@ -86,7 +86,7 @@ class FrameSortOperator(Operator):
                 if left == 0:
                     return
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Forget all rows."""
         self._runs.close()
         self._runs = SortedRuns(self._order, self._memory_bytes)

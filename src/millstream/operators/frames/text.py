@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.operators.base import Operator
+from millstream.operators.base import OneInputOperator
 from millstream.operators.frames.aggregation import FrameCombineOperator, FrameCombiner
 from millstream.operators.frames.text_split import cutter_of
 from millstream.operators.frames.token_counts import (
@@ -33,7 +33,7 @@ __all__ = ["CountTokensOperator", "SplitTextOperator", "can_count_pieces"]
 _FINISH_ROWS = 65_536
 
 
-class SplitTextOperator(Operator):
+class SplitTextOperator(OneInputOperator):
     """The pieces of one column, one row each."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
@@ -41,7 +41,7 @@ class SplitTextOperator(Operator):
         self._cutter = _cutter(nodes)
         self._is_timed = nodes[0].takes_times
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         if self._is_timed:
             found = located_tokens(rows[self._cutter.column], self._cutter.kind)
             times = rows.select(HIDDEN)[found.rows]
@@ -97,7 +97,7 @@ class CountTokensOperator(FrameCombiner):
         self._combined = FrameCombineOperator(nodes[-1:], config, clock)
         self._counts: TokenCounts | None = None
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         cutter, kernels = self._cutter, ready_kernels()
         self.note_held()
         if kernels is None:
@@ -111,7 +111,7 @@ class CountTokensOperator(FrameCombiner):
         return [] if others is None else self._combine(others)
 
     def _combine(self, pieces: pl.DataFrame) -> Any:
-        return self._combined.process(pieces, 0) if len(pieces) > 0 else []
+        return self._combined.process(pieces) if len(pieces) > 0 else []
 
     def _joined(self, pieces: pl.DataFrame) -> Any:
         """Take pieces and give up all that is held."""

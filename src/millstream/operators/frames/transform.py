@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import OneInputOperator, Rows
 from millstream.operators.frames.from_rows import frame_of_rows
 from millstream.operators.time.frame_assign import timed_frame, timed_rows
 from millstream.plan.frame_windows import HIDDEN
@@ -33,7 +33,7 @@ __all__ = [
 _EMIT_ROWS = 16_384
 
 
-class FrameTransformOperator(Operator):
+class FrameTransformOperator(OneInputOperator):
     """A run of row-wise transforms, as one query."""
 
     is_guarded = True
@@ -44,19 +44,19 @@ class FrameTransformOperator(Operator):
             node.spec.function for node in nodes if isinstance(node.spec, Transform)
         ]
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         query: pl.LazyFrame = rows.lazy()
         for function in self._functions:
             query = function(query)
         return query.collect()
 
 
-class FrameMapOperator(Operator):
+class FrameMapOperator(OneInputOperator):
     """A user function over whole data frames."""
 
     is_guarded = True
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         if not self.nodes[0].takes_times:
             return self._mapped(rows)
         result = self._mapped(rows.drop(HIDDEN))
@@ -88,35 +88,35 @@ class FrameMapOperator(Operator):
         return result
 
 
-class FrameToRowsOperator(Operator):
+class FrameToRowsOperator(OneInputOperator):
     """Every row of a frame as a dict."""
 
-    def process(self, rows: Any, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Rows:
         if self.nodes[0].takes_times:
             return timed_rows(rows)
         dicts: Rows = rows.to_dicts()
         return dicts
 
 
-class FrameCollectOperator(Operator):
+class FrameCollectOperator(OneInputOperator):
     """Hands frames to the worker, in pieces that fit into a message."""
 
     def __init__(self, nodes: tuple[Node, ...], emit: Callable[[Rows], None]) -> None:
         super().__init__(nodes)
         self._emit = emit
 
-    def process(self, rows: Any, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Rows:
         for piece in rows.iter_slices(_EMIT_ROWS):
             self._emit([piece])
         return []
 
 
-class RowsToFrameOperator(Operator):
+class RowsToFrameOperator(OneInputOperator):
     """Rows, which are dicts or tuples, as a frame of the schema."""
 
     is_guarded = True
 
-    def process(self, rows: Rows, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Any:
         if not self.nodes[0].takes_times:
             return self._frame(rows)
         return timed_frame(rows, self._frame([value for _, value in rows]))

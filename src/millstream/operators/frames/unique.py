@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from millstream.columns.index import KeyIndex
-from millstream.operators.base import Operator
+from millstream.operators.base import OneInputOperator
 from millstream.operators.frames.keyed_state import FrameState
 from millstream.plan.frames import UniqueFrame
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["FrameDistinctOperator", "SeenKeys"]
 
 
-class FrameDistinctOperator(Operator):
+class FrameDistinctOperator(OneInputOperator):
     """The first row of every key, as soon as it comes; remembers all keys."""
 
     def __init__(self, nodes: tuple[Node, ...], settings: StateSettings | None) -> None:
@@ -36,15 +36,18 @@ class FrameDistinctOperator(Operator):
             state = FrameState(self._seen, spec.keys, settings.shard_count)
             self.state = self._frame_state = state
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         firsts = rows.unique(self._seen.keys, keep="first", maintain_order=True)
         return firsts.filter(pl.Series(self._seen.add(firsts)))
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Forget all keys."""
         self._seen = SeenKeys(self._seen.keys)
         if self._frame_state is not None:
             self._frame_state.begin_anew(self._seen)
+
+    def reset_after_flush(self) -> None:
+        """Keep all keys: what comes round again was seen."""
 
 
 class SeenKeys:

@@ -189,11 +189,6 @@ class AsofJoinOperator(TimedJoinOperator):
         for key, _, _ in self._sides.items():
             self.due.add(key, BEGINNING)
 
-    def reset_after_flush(self) -> None:
-        """Let time begin anew, without any rows."""
-        super().reset_after_flush()
-        self._sides.clear()
-
 
 def _larger(one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
     """Return the row with the larger value, or with the larger text."""

@@ -7,13 +7,14 @@ meets depends on the timestamps alone and not on who was slow.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_right
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from millstream.operators.base import TimedOperator, TwoInputOperator
 from millstream.operators.due import DueKeys, chunks
-from millstream.operators.rows.by_key import KeyedOperator
+from millstream.operators.rows.by_key import KeyedEntries
 from millstream.plan.time import LateRow, LateTimestamp
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 from millstream.state.table_and_value import TableAndValue
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK_KEYS",
+    "KeyedJoinOperator",
     "TimedJoinOperator",
     "insert_in_order",
     "later",
@@ -70,7 +72,13 @@ def insert_in_order(rows: list[Any], row: Any) -> None:
         rows.insert(bisect_right(rows, row[0], key=time_of), row)
 
 
-class TimedJoinOperator(KeyedOperator, ABC):
+class KeyedJoinOperator(KeyedEntries, TwoInputOperator):
+    """A join with an entry for each key, of which none is there for good."""
+
+    keeps_keys = False
+
+
+class TimedJoinOperator(KeyedJoinOperator, TimedOperator):
     """A join whose rows are timed; what it keeps is dropped by the watermark.
 
     When keys are due follows from their entries, and is found anew after a restore.
@@ -80,8 +88,6 @@ class TimedJoinOperator(KeyedOperator, ABC):
     kept
         What is stored, if that is not the table itself.
     """
-
-    keeps_keys = False
 
     def __init__(
         self,
@@ -119,11 +125,7 @@ class TimedJoinOperator(KeyedOperator, ABC):
     def finish(self) -> Iterable[Rows]:
         return self.advance(END_OF_TIME)
 
-    def reset_after_flush(self) -> None:
-        """Let time begin anew, as nothing is left."""
-        self.reached = BEGINNING
-
-    def restart(self, ended: frozenset[int]) -> None:
+    def reset(self, ended: frozenset[int]) -> None:
         """Forget all rows, and the time."""
         if ended:
             msg = (
@@ -132,7 +134,10 @@ class TimedJoinOperator(KeyedOperator, ABC):
                 "inputs inside the loop body, or use join without time"
             )
             raise RuntimeError(msg)
-        super().restart(ended)
+        self.forget_round()
+
+    def begin_anew(self) -> None:
+        """Let time begin anew, without any rows."""
         self.due.clear()
         self.reached = BEGINNING
 

@@ -8,12 +8,12 @@ its end and is forgotten by time, which is what snapshots store with little.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.operators.base import Operator
+from millstream.operators.base import TimedOperator, TwoInputOperator
 from millstream.operators.frames.join_buffer import JoinBuffer
 from millstream.plan.frame_joins import LATE_SIDE, JoinFrameStreams, late_name
 from millstream.plan.frame_windows import HIDDEN, ORIGIN_WATERMARK, TIME
@@ -157,7 +157,7 @@ class Output:
         return rows if self._is_nulls_equal else rows.drop_nulls(keys)
 
 
-class FrameStreamJoinOperator(Operator, ABC):
+class FrameStreamJoinOperator(TwoInputOperator, TimedOperator):
     """A join of two frames; what it keeps is dropped when time has come so far.
 
     Parameters
@@ -202,17 +202,10 @@ class FrameStreamJoinOperator(Operator, ABC):
     def reached(self, time: int) -> None:
         self.facts[_REACHED] = time
 
-    @abstractmethod
-    def advance(self, time: int) -> Iterable[Any]: ...
-
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
 
-    def reset_after_flush(self) -> None:
-        """Let time begin anew, as nothing is left."""
-        self._clear()
-
-    def restart(self, ended: frozenset[int]) -> None:
+    def reset(self, ended: frozenset[int]) -> None:
         """Forget all rows, and the time."""
         if ended:
             msg = (
@@ -221,9 +214,6 @@ class FrameStreamJoinOperator(Operator, ABC):
                 "inputs inside the loop body, or use keyed_join"
             )
             raise RuntimeError(msg)
-        self._clear()
-
-    def _clear(self) -> None:
         for log in self._logs:
             log.clear()
         self.facts.update(dict.fromkeys(self.facts, BEGINNING))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from millstream.operators.base import TickingOperator
 from millstream.operators.frames.join_buffer import ProbeKeys
 from millstream.operators.joins.frame_base import (
     NO_WATERMARK,
@@ -210,7 +211,7 @@ class FrameIntervalJoinOperator(FrameStreamJoinOperator):
                 yield from self._lonely(own.filter(is_due), side)
 
 
-class FrameKeyedJoinOperator(FrameIntervalJoinOperator):
+class FrameKeyedJoinOperator(FrameIntervalJoinOperator, TickingOperator):
     """Every left row with every right row of its keys, for ever or for a time-to-live.
 
     The time of a row is that of the clock; without a time-to-live it is a number that goes
@@ -297,7 +298,7 @@ class FrameKeyedJoinOperator(FrameIntervalJoinOperator):
         """Say nothing twice: rows that come from now on are later than what was said."""
         self._now += 1
 
-    def restart(self, ended: frozenset[int]) -> None:
+    def reset(self, ended: frozenset[int]) -> None:
         """Forget the rows of the round; sides that came once, for all rounds, stay."""
         if LEFT in ended and not self._how.makes_pairs:
             msg = (

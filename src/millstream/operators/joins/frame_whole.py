@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from millstream.operators.base import Operator
+from millstream.operators.base import (
+    EarlyEndingOperator,
+    OneInputOperator,
+    TwoInputOperator,
+)
 from millstream.operators.frames.hash_lookup import MANY, HashLookup, hashes_of
 from millstream.plan.frames import JoinFrames, JoinStatic
 from millstream.state.spill_buffer import SpillQueue
@@ -32,7 +36,7 @@ __all__ = ["FrameHashJoinOperator", "FrameStaticJoinOperator"]
 _RIGHT = 1
 
 
-class FrameHashJoinOperator(Operator):
+class FrameHashJoinOperator(TwoInputOperator, EarlyEndingOperator):
     """Every batch of the left side with all of the right side.
 
     Parameters
@@ -80,7 +84,7 @@ class FrameHashJoinOperator(Operator):
                 self._waiting.append(rows)
 
     @property
-    def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
+    def is_satisfied(self) -> bool:
         """Whether no left row can find a partner, and needs one."""
         is_empty = self._right is not None and not self._right_rows
         return is_empty and self._spec.how in ("inner", "semi")
@@ -105,11 +109,14 @@ class FrameHashJoinOperator(Operator):
         while self._waiting:
             yield self._right.joined(self._waiting.popleft())
 
-    def restart(self, ended: frozenset[int]) -> None:
+    def reset(self, ended: frozenset[int]) -> None:
         """Wait for another right side, unless this one is for all rounds."""
         if _RIGHT not in ended:
             self._parts = [pl.DataFrame(schema=self._spec.right_schema)]
             self._right, self._right_bytes, self._right_rows = None, 0, 0
+
+    def reset_after_flush(self) -> None:
+        """Keep the right side, which left rows that come round are joined with."""
 
     def close(self) -> None:
         self._waiting.clear()
@@ -133,7 +140,7 @@ class FrameHashJoinOperator(Operator):
         return pl.concat([right.joined(batch) for batch in batches])
 
 
-class FrameStaticJoinOperator(Operator):
+class FrameStaticJoinOperator(OneInputOperator):
     """Every batch with all of a data frame that came with the plan."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
@@ -142,7 +149,7 @@ class FrameStaticJoinOperator(Operator):
         assert isinstance(spec, JoinStatic)
         self._right = _RightSide(spec.right, spec.join)
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         return self._right.joined(rows)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.operators.base import TickingOperator
 from millstream.operators.due import DueKeys, chunks
-from millstream.operators.joins.base import CHUNK_KEYS, later
-from millstream.operators.rows.by_key import KeyedOperator
+from millstream.operators.joins.base import CHUNK_KEYS, KeyedJoinOperator, later
 from millstream.plan.joins import LEFT, RIGHT, How, Join
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["HashJoinOperator"]
 _VALUE, _EXPIRES_MS, _IS_MATCHED = 0, 1, 2
 
 
-class HashJoinOperator(KeyedOperator):
+class HashJoinOperator(KeyedJoinOperator, TickingOperator):
     """Rows by side in the order of their coming, each with when it goes.
 
     Parameters
@@ -35,8 +35,6 @@ class HashJoinOperator(KeyedOperator):
     clock
         Says when rows expire.
     """
-
-    keeps_keys = False
 
     def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:
         super().__init__(nodes, table)
@@ -173,7 +171,7 @@ class HashJoinOperator(KeyedOperator):
         for row in (*entry[LEFT], *entry[RIGHT]):
             row[_IS_MATCHED] = True
 
-    def restart(self, ended: frozenset[int]) -> None:
+    def reset(self, ended: frozenset[int]) -> None:
         """Forget the rows of the round; sides that came once, for all rounds, stay."""
 
         def forget(entry: Any) -> None:
@@ -193,8 +191,10 @@ class HashJoinOperator(KeyedOperator):
         if ended:
             self._change(forget)
         else:
-            super().restart(ended)
-            self._due.clear()
+            self.forget_round()
+
+    def begin_anew(self) -> None:
+        self._due.clear()
 
     def _change(self, change: Any) -> None:
         """Change all entries in place, and let the next snapshot know."""

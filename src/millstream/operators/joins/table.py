@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import Rows, TickingOperator, TwoInputOperator
 from millstream.operators.due import chunks
 from millstream.operators.joins.base import CHUNK_KEYS
 from millstream.plan.joins import RIGHT, How, JoinTable
@@ -34,7 +34,7 @@ def with_table_row(how: How, value: Any, found: list[Any]) -> list[Any]:
     return [] if how is How.INNER else [(value, None)]
 
 
-class TableJoinOperator(Operator):
+class TableJoinOperator(TwoInputOperator, TickingOperator):
     """Left rows that wait for the table, and one row of the table, by key."""
 
     def __init__(self, nodes: tuple[Node, ...], sides: Sides) -> None:
@@ -98,9 +98,12 @@ class TableJoinOperator(Operator):
                 self._sides.put(key, [], right)
             yield result
 
-    def restart(self, ended: frozenset[int]) -> None:
+    def reset(self, ended: frozenset[int]) -> None:
         """Wait for another table, unless this one is for all rounds."""
         self.tick_at_ms = None
         if RIGHT not in ended:
             self._sides.clear()
             self._is_waiting = self._waits
+
+    def reset_after_flush(self) -> None:
+        """Keep the table, which left rows that come round are joined with."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
+from millstream.operators.base import TickingOperator
 from millstream.operators.due import chunks
 from millstream.operators.joins.base import (
     CHUNK_KEYS,
@@ -157,7 +158,7 @@ class WindowJoinOperator(TimedJoinOperator):
         return [(None, value) for value in right] if how.pads_right else []
 
 
-class ClockWindowJoinOperator(WindowJoinOperator):
+class ClockWindowJoinOperator(WindowJoinOperator, TickingOperator):
     """Windows of the wall clock: rows lie where the clock stands when they come."""
 
     def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:

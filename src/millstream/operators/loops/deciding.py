@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import OneInputOperator, Rows, TwoInputOperator
 from millstream.operators.loops.rounds import judge_of
 from millstream.plan.iteration import Decide, Port
 from millstream.protocol.barrier import Barrier
@@ -22,11 +22,12 @@ from millstream.state.task_state import TaskState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from millstream.operators.base import Operator
     from millstream.plan.iteration import Iteration
     from millstream.plan.logical import Node
     from millstream.protocol.rounds import LoopDecider
 
-__all__ = ["CONTROL_PORT", "decider_of"]
+__all__ = ["CONTROL_PORT", "RoundDecider", "decider_of"]
 
 CONTROL_PORT = -1
 """The port of epochs, and of the beginning, which come from no other task."""
@@ -34,49 +35,53 @@ CONTROL_PORT = -1
 _HISTORY_MAX = 100
 
 
-class FreeLoopDecider(Operator):
+def _told(decider: LoopDecider, messages: Rows) -> Rows:
+    """Return what follows from what heads say, or what comes from outside."""
+    told: Rows = []
+    for message in messages:
+        if isinstance(message, HeadReady):
+            told += decider.hear(message)
+        elif isinstance(message, HeadUnread):
+            told += decider.note_unread(message)
+        elif isinstance(message, Barrier):
+            told += decider.announce(message)
+        elif isinstance(message, SidesEnded):
+            told += decider.end_sides()
+        else:
+            told += decider.repeat()
+    return told
+
+
+class FreeLoopDecider(OneInputOperator):
     """Hears the heads of a free loop, and tells them when to look."""
 
     def __init__(self, nodes: tuple[Node, ...], decider: LoopDecider) -> None:
         super().__init__(nodes)
         self._decider = decider
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - all are messages
+    def process(self, rows: Rows) -> Rows:
         """Take what heads say, or what comes from outside."""
-        told: Rows = []
-        for message in rows:
-            if isinstance(message, HeadReady):
-                told += self._decider.hear(message)
-            elif isinstance(message, HeadUnread):
-                told += self._decider.note_unread(message)
-            elif isinstance(message, Barrier):
-                told += self._decider.announce(message)
-            elif isinstance(message, SidesEnded):
-                told += self._decider.end_sides()
-            else:
-                told += self._decider.repeat()
-        return told
+        return _told(self._decider, rows)
 
     def validate(self) -> None:
         """Assert what its core promises; asked by tests and by the simulator."""
         self._decider.validate()
 
 
-class RoundDecider(FreeLoopDecider):
+class RoundDecider(TwoInputOperator):
     """Hears heads and results of an iteration, and tells heads how to go on."""
-
-    _decider: Decider
 
     def __init__(
         self, nodes: tuple[Node, ...], iteration: Iteration, head_count: int
     ) -> None:
+        super().__init__(nodes)
         rounds = iteration.rounds_max, iteration.initial
-        decider = Decider(head_count, *rounds, self._judged, has_open_sides=True)
-        super().__init__(nodes, decider)
+        self._decider = Decider(head_count, *rounds, self._judged, has_open_sides=True)
         self._iteration = iteration
         self._judge = judge_of(iteration)
         self._results: list[Any] = []
-        self._rounds = self.rounds = RoundsSoFar()
+        #: How far the iteration has come.
+        self.rounds = RoundsSoFar()
         self.state = TaskState(self._kept, self._put)
 
     def process(self, rows: Rows, port: int) -> Rows:
@@ -84,7 +89,7 @@ class RoundDecider(FreeLoopDecider):
         if port == Port.RETURNED:
             self._results.append(rows)
             return []
-        return self._noted(super().process(rows, port))
+        return self._noted(_told(self._decider, rows))
 
     def finish(self) -> Iterable[Rows]:
         """Judge a round whose results have all come."""
@@ -104,24 +109,24 @@ class RoundDecider(FreeLoopDecider):
     def _judged(self, value: Any, results: Any) -> tuple[Any, bool]:
         made, is_enough = self._judge(value, results)
         show = self._iteration.show
-        self._rounds.note(made if show is None else show(made), _HISTORY_MAX)
+        self.rounds.note(made if show is None else show(made), _HISTORY_MAX)
         return made, is_enough
 
     def _noted(self, told: Rows) -> Rows:
-        self._rounds.round = self._decider.round
+        self.rounds.round = self._decider.round
         return told
 
     def _kept(self) -> tuple[Any, ...]:
         decider = self._decider
-        return decider.round, decider.value, decider.last, self._rounds
+        return decider.round, decider.value, decider.last, self.rounds
 
     def _put(self, values: list[tuple[Any, ...]]) -> None:
         decider = self._decider
         decider.round, decider.value, decider.last, rounds = values[0]
-        self._rounds = self.rounds = rounds
+        self.rounds = rounds
 
 
-def decider_of(nodes: tuple[Node, ...], head_count: int) -> FreeLoopDecider:
+def decider_of(nodes: tuple[Node, ...], head_count: int) -> Operator:
     """Return what decides over a loop."""
     spec = nodes[0].spec
     assert isinstance(spec, Decide)

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SnapshotError
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import OneInputOperator, Rows, TickingOperator
 from millstream.operators.rows.by_key import KeyedOperator, kept_entries
 from millstream.operators.rows.fuse import fuse
 from millstream.plan.aggregate import MISSING
@@ -88,7 +88,7 @@ def accumulate_parts(parts: dict[Any, Any], rows: Rows, aggregate: Aggregate) ->
         parts[key] = merge(parts[key], part) if key in parts else part
 
 
-class CombineOperator(Operator):
+class CombineOperator(OneInputOperator, TickingOperator):
     """Keeps accumulators by key and sends them on before a cut or when it is full."""
 
     is_guarded = True
@@ -105,7 +105,7 @@ class CombineOperator(Operator):
         #: For how long rows may be held; None where nobody waits for them.
         self._held_ms = held_ns // 1_000_000 if spec.has_latency_bound else None
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         self._take(rows)
         if self._held_ms is not None and self.tick_at_ms is None:
             self.tick_at_ms = self._clock.wall_ms() + self._held_ms
@@ -172,7 +172,7 @@ class AggregateOperator(KeyedOperator):
         self._aggregate = spec.aggregate
         self._is_combined = spec.is_combined
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         parts = self.touched(rows)
         if self._is_combined:
             accumulate_parts(parts, rows, self._aggregate)
@@ -187,7 +187,7 @@ class AggregateOperator(KeyedOperator):
         return ([(key, finish(p)) for key, p in rows] for rows in self.leaving())
 
 
-class GlobalAggregateOperator(Operator):
+class GlobalAggregateOperator(OneInputOperator):
     """One accumulator over all rows, sent when the input ends.
 
     In front of the gathering edge it is the combiner (`CombineAll`) and sends the
@@ -207,7 +207,7 @@ class GlobalAggregateOperator(Operator):
         self._part: Any = MISSING
         self.state = TaskState(lambda: self._part, self._put)
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         aggregate = self._aggregate
         if aggregate.kind == "count" and not self._is_combined:
             self._part = len(rows) + (0 if self._part is MISSING else self._part)
@@ -230,7 +230,7 @@ class GlobalAggregateOperator(Operator):
             part = self._aggregate.finish(part)
         return ([part],)
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Forget the accumulator."""
         self._part = MISSING
 
@@ -259,7 +259,7 @@ class ScanOperator(KeyedOperator):
         assert isinstance(spec, Scan)
         self._aggregate = spec.aggregate
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         first, update, finish = (
             self._aggregate.first,
             self._aggregate.update,

@@ -10,7 +10,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import OneInputOperator, Operator, Rows
 from millstream.state.copies import own_copy
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from millstream.state.base import State
     from millstream.state.table import Table
 
-__all__ = ["KeyedOperator", "kept_entries"]
+__all__ = ["KeyedEntries", "KeyedOperator", "kept_entries"]
 
 _LEAVING_ROWS = 1024
 _key = itemgetter(0)
 
 
-class KeyedOperator(Operator):
-    """An operator on pairs of key and value, with an entry for each key."""
+class KeyedEntries(Operator):
+    """An entry for each key, of an operator on pairs of key and value."""
 
-    #: Whether it never deletes a key while rows come.
+    #: Whether keys stay: it deletes none while rows come, nor behind a flush.
     keeps_keys = True
 
     def __init__(self, nodes: tuple[Node, ...], table: Table) -> None:
@@ -62,9 +62,27 @@ class KeyedOperator(Operator):
         while rows := list(islice(entries, _LEAVING_ROWS)):
             yield rows
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
-        """Forget all keys."""
+    def forget_round(self) -> None:
+        """Forget all keys of a round, which no snapshot knows."""
         self.table.clear()
+        self.begin_anew()
+
+    def reset_after_flush(self) -> None:
+        """Forget all keys, and let the next snapshot know, unless they stay."""
+        if not self.keeps_keys:
+            self.table.delete_all()
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget what follows from entries, as there are none."""
+
+
+class KeyedOperator(KeyedEntries, OneInputOperator):
+    """A one-input operator with an entry for each key."""
+
+    def reset(self) -> None:
+        """Forget all keys."""
+        self.forget_round()
 
 
 def kept_entries(entries: dict[Any, Any], rows: Rows) -> Callable[[], None]:

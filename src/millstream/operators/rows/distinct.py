@@ -15,7 +15,7 @@ __all__ = ["DistinctOperator"]
 class DistinctOperator(KeyedOperator):
     """The first row of every key; nothing is kept under the key but that it was there."""
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         seen = self.table.peek(key for key, _ in rows)
         fresh = dict.fromkeys(key for key, _ in rows if key not in seen)
         self.table.touch(fresh).update(fresh)

@@ -28,7 +28,7 @@ from __future__ import annotations
 import types
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never, runtime_checkable
 
 from millstream.plan.nodes import (
     DropKey,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from millstream.plan.logical import Node
 
-__all__ = ["GENERATED", "FusedFunction", "fuse"]
+__all__ = ["GENERATED", "FusedFunction", "RunsFused", "fuse"]
 
 GENERATED = "<millstream stage>"
 """File name of generated code in tracebacks."""
@@ -68,6 +68,13 @@ class FusedFunction:
     function: Callable[[list[Any]], Any]
     source: str
     nodes_of_line: dict[int, tuple[Node, ...]]
+
+
+@runtime_checkable
+class RunsFused(Protocol):
+    """What an operator has that runs a generated function."""
+
+    fused: FusedFunction
 
 
 def fuse(

@@ -8,7 +8,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SnapshotError
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import (
+    EarlyEndingOperator,
+    OneInputOperator,
+    Rows,
+    TwoInputOperator,
+)
 from millstream.plan.nodes import Limit, SortBy
 from millstream.state.spill_buffer import SpillFile
 from millstream.state.task_state import TaskState
@@ -24,7 +29,7 @@ __all__ = ["LimitOperator", "SortKeyOperator", "SortOperator", "ZipOperator"]
 _BATCH_ROWS = 1024
 
 
-class LimitOperator(Operator):
+class LimitOperator(OneInputOperator, EarlyEndingOperator):
     """The first rows, then none."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
@@ -35,16 +40,16 @@ class LimitOperator(Operator):
         self.state = TaskState(lambda: self._left, self._put)
 
     @property
-    def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
+    def is_satisfied(self) -> bool:
         """Whether all rows that were asked for have passed."""
         return self._left <= 0
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         taken = rows[: self._left]
         self._left -= len(taken)
         return taken
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Let as many rows pass again."""
         spec = self.nodes[0].spec
         assert isinstance(spec, Limit)
@@ -55,12 +60,12 @@ class LimitOperator(Operator):
         self._left = max(values)
 
 
-class SortKeyOperator(Operator):
+class SortKeyOperator(OneInputOperator):
     """Calls the key function of a sort as rows come, to find those it raises on."""
 
     is_guarded = True
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         spec = self.nodes[0].spec
         assert isinstance(spec, SortBy)
         key = spec.key
@@ -70,7 +75,7 @@ class SortKeyOperator(Operator):
         return rows
 
 
-class SortOperator(Operator):
+class SortOperator(OneInputOperator):
     """All rows in order; runs beyond the memory limit wait in an unnamed file.
 
     A capture holds all rows there are, so it reads the runs back: a large sort does not
@@ -87,7 +92,7 @@ class SortOperator(Operator):
         self._runs: list[list[Piece]] = []
         self.state = TaskState(self._kept, self._put)
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         self._rows += rows
         limit = self._spec.limit
         if limit is not None and len(self._rows) > 2 * limit + _BATCH_ROWS:
@@ -106,7 +111,7 @@ class SortOperator(Operator):
         while rows := list(islice(in_order, _BATCH_ROWS)):
             yield rows
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Forget all rows."""
         self._rows, self._runs = [], []
 
@@ -135,7 +140,7 @@ class SortOperator(Operator):
     def _put(self, values: list[Rows]) -> None:
         for rows in values:
             for start in range(0, len(rows), _BATCH_ROWS):
-                self.process(rows[start : start + _BATCH_ROWS], 0)
+                self.process(rows[start : start + _BATCH_ROWS])
 
 
 def _stored(run: list[Piece]) -> Iterator[Any]:
@@ -144,7 +149,7 @@ def _stored(run: list[Piece]) -> Iterator[Any]:
         yield from pickle.loads(piece.read())  # noqa: S301 - nobody else can reach it
 
 
-class ZipOperator(Operator):
+class ZipOperator(TwoInputOperator, EarlyEndingOperator):
     """Pairs of the i-th rows of two inputs; rows without a partner are dropped."""
 
     def __init__(self, nodes: tuple[Node, ...], ahead_rows_max: int) -> None:
@@ -155,7 +160,7 @@ class ZipOperator(Operator):
         self.state = TaskState(lambda: self._waiting, self._put)
 
     @property
-    def is_satisfied(self) -> bool:  # type: ignore[override]  # a flag that changes
+    def is_satisfied(self) -> bool:
         """Whether no row can find a partner any more."""
         return any(not self._waiting[port] for port in self._ended)
 
@@ -178,7 +183,7 @@ class ZipOperator(Operator):
             raise RuntimeError(msg)
         return pairs
 
-    def restart(self, ended: frozenset[int]) -> None:
+    def reset(self, ended: frozenset[int]) -> None:
         """Forget the rows without a partner."""
         self._waiting = ([], [])
         self._ended = set(ended)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import OneInputOperator, Rows, SealingOperator
 from millstream.plan.nodes import ForEach
 from millstream.state.task_state import TaskState
 
@@ -18,25 +18,24 @@ if TYPE_CHECKING:
 __all__ = ["CollectOperator", "ForEachOperator", "WriteOperator"]
 
 
-class CollectOperator(Operator):
+class CollectOperator(OneInputOperator):
     """Hands rows to the worker, which sends them to the driver."""
 
     def __init__(self, nodes: tuple[Node, ...], emit: Callable[[Rows], None]) -> None:
         super().__init__(nodes)
         self._emit = emit
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         self._emit(rows)
         return []
 
 
-class ForEachOperator(Operator):
-    """Calls the user's function for every row."""
+class ForEachOperator(OneInputOperator):
+    """Calls the user's function for every row; what that did cannot be undone."""
 
     is_guarded = True
-    has_side_effects = True
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         spec = self.nodes[0].spec
         assert isinstance(spec, ForEach)
         function = spec.function
@@ -46,7 +45,7 @@ class ForEachOperator(Operator):
         return []
 
 
-class WriteOperator(Operator):
+class WriteOperator(OneInputOperator, SealingOperator):
     """Writes to the connector's writer of this task."""
 
     def __init__(self, nodes: tuple[Node, ...], writer: SinkWriter[Any]) -> None:
@@ -55,7 +54,7 @@ class WriteOperator(Operator):
         if writer.is_keeping:
             self.state = TaskState(writer.kept, writer.take_back)
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         self._writer.write(rows)
         return []
 

@@ -11,7 +11,7 @@ import heapq
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import UsageError
-from millstream.operators.base import do_nothing
+from millstream.operators.base import TickingOperator, TimedOperator, do_nothing
 from millstream.operators.due import DueKeys, chunks
 from millstream.operators.rows.by_key import KeyedOperator
 from millstream.operators.rows.expiry import expire, next_expiry
@@ -48,7 +48,7 @@ _TIMERS_AFTER_END_MAX = 100_000
 """Timers that one key may set one after the other when the input has ended."""
 
 
-class ProcessOperator(KeyedOperator):
+class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
     """A user's stateful function, called with the state of the row's key."""
 
     is_guarded = True
@@ -84,7 +84,7 @@ class ProcessOperator(KeyedOperator):
         if not self._is_indexed:
             self.tick_at_ms = 0  # At once: it is not known yet what will be restored.
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         self._find_restored()
         self._timers.added.clear()
         made = self._process(rows)
@@ -179,21 +179,11 @@ class ProcessOperator(KeyedOperator):
                 result += self._stamped(key, END_OF_TIME, function.on_end(key))
             yield result
 
-    def reset_after_flush(self) -> None:
-        """Forget all keys, and let the next snapshot know."""
-        self.table.delete_all()
-        self._begin_anew()
-
-    def restart(self, ended: frozenset[int]) -> None:
-        """Forget all keys, and the time."""
-        super().restart(ended)
-        self._begin_anew()
-
     def close(self) -> None:
         super().close()
         self._function.close()
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
         for index in self._indexes.values():
             index.clear()
         self._timers.is_over = self._function.is_at_end = False

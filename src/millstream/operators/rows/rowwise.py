@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import OneInputOperator, Rows
 from millstream.operators.rows.fuse import fuse
 from millstream.plan.nodes import MapBatches
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["FusedRowOperator", "MapBatchesOperator"]
 
 
-class FusedRowOperator(Operator):
+class FusedRowOperator(OneInputOperator):
     """Any run of `map`, `filter`, `flat_map` and their kin, as one function."""
 
     is_guarded = True
@@ -24,17 +24,17 @@ class FusedRowOperator(Operator):
         self.fused = fuse(nodes)
         self._function = self.fused.function
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         result: Rows = self._function(rows)
         return result
 
 
-class MapBatchesOperator(Operator):
+class MapBatchesOperator(OneInputOperator):
     """A user function over whole batches."""
 
     is_guarded = True
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         spec = self.nodes[0].spec
         assert isinstance(spec, MapBatches)
         # The function may change its list; others may read the same batch.

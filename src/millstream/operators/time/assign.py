@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from millstream.operators.base import Operator, Rows
+from millstream.operators.base import OneInputOperator, Rows, TimedOperator
 from millstream.operators.due import DueKeys
 from millstream.operators.rows.by_key import KeyedOperator
 from millstream.plan.time import (
@@ -53,7 +53,7 @@ Kept = tuple[dict[str, int], dict[str, bytes], int]
 _timestamp_of = itemgetter(0)
 
 
-class TimestampAssigner(Operator):
+class TimestampAssigner(OneInputOperator):
     """What `event_time` does for rows and for frames: it keeps a watermark for each origin.
 
     Parameters
@@ -179,7 +179,7 @@ class TimestampAssigner(Operator):
         self.watermarks = dict.fromkeys(origins, self._told_before)
         self._stored_rules.clear()
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - of all inputs
+    def reset(self) -> None:
         """Begin at the beginning of time."""
         self.watermarks.clear()
         self._rules.clear()
@@ -187,6 +187,9 @@ class TimestampAssigner(Operator):
         self._heard_ns.clear()
         self._told, self._next_ns = Watermark(BEGINNING), 0
         self._told_before = BEGINNING
+
+    def reset_after_flush(self) -> None:
+        """Keep the watermarks: time does not go back where a loop goes on."""
 
     def _is_idle(self, origin: str, now_ns: int) -> bool:
         if self._idle_after_ns is None:
@@ -238,7 +241,7 @@ class AssignTimestampsOperator(TimestampAssigner):
         )
         self._spec = spec
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         times = self._times(rows)
         spec = self._spec
         before = self.watermarks.get(self.origin, BEGINNING)
@@ -287,7 +290,7 @@ class AssignTimestampsOperator(TimestampAssigner):
         return self.rule(make)
 
 
-class SortByTimeOperator(KeyedOperator):
+class SortByTimeOperator(KeyedOperator, TimedOperator):
     """Rows in the order of their timestamps; each waits until its time has come."""
 
     keeps_keys = False
@@ -300,7 +303,7 @@ class SortByTimeOperator(KeyedOperator):
         self._is_indexed = False
         self._reached = BEGINNING
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         self._index()
         pairs = rows if self._has_keys else [(None, row) for row in rows]
         waiting, due, least = self.touched(pairs), self._due, self._due.time_of
@@ -330,9 +333,8 @@ class SortByTimeOperator(KeyedOperator):
     def finish(self) -> Iterable[Rows]:
         return self.advance(END_OF_TIME)
 
-    def restart(self, ended: frozenset[int]) -> None:
-        """Forget all rows, and the time."""
-        super().restart(ended)
+    def begin_anew(self) -> None:
+        """Let time begin anew, without any rows."""
         self._due.clear()
         self._reached = BEGINNING
 

@@ -44,7 +44,7 @@ class FrameAssignTimestampsOperator(TimestampAssigner):
         )
         self._spec = spec
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         timed: pl.DataFrame = rows.with_columns(self._spec.time.alias(TIME))
         times = timed[TIME]
         if times.null_count():

@@ -6,10 +6,10 @@ does, so that no row is ever late.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import Operator
+from millstream.operators.base import TickingOperator, TimedOperator
 from millstream.protocol.watermark import END_OF_TIME
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ByClock"]
 
 
-class ByClock(Operator, ABC):
+class ByClock(TimedOperator, TickingOperator):
     """Lets windows of event time go by the wall clock; it is inherited in front of them."""
 
     #: Nothing of this time or earlier follows.

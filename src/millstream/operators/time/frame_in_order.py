@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from millstream.operators.base import Operator
+from millstream.operators.base import OneInputOperator, TimedOperator
 from millstream.operators.frames.join_buffer import JoinBuffer
 from millstream.operators.time.late import with_late
 from millstream.plan.frame_windows import ORIGIN_WATERMARK, TIME, OrderFrame
@@ -28,7 +28,7 @@ _ROWS_MAX = 65_536
 _REACHED = "reached"
 
 
-class FrameSortByTimeOperator(Operator):
+class FrameSortByTimeOperator(OneInputOperator, TimedOperator):
     """Keeps rows until no earlier ones can come; what comes later than that is late."""
 
     def __init__(
@@ -44,7 +44,7 @@ class FrameSortByTimeOperator(Operator):
             logs = [(self._waiting, spec.keys)]
             self.state = FrameLogsState(logs, settings.shard_count, self._restored)
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         is_early = pl.col(ORIGIN_WATERMARK).is_null() & (
             pl.col(TIME) > self._facts[_REACHED]
         )
@@ -67,13 +67,10 @@ class FrameSortByTimeOperator(Operator):
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
 
-    def reset_after_flush(self) -> None:
+    def reset(self) -> None:
+        """Forget all rows, and the time."""
         self._waiting.clear()
         self._facts[_REACHED] = BEGINNING
-
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
-        """Forget all rows, and the time."""
-        self.reset_after_flush()
 
     def _restored(self) -> None:
         former, self._waiting.former = self._waiting.former, []

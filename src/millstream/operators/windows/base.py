@@ -6,9 +6,10 @@ the windows are in event time.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from millstream.operators.base import TickingOperator, TimedOperator
 from millstream.operators.rows.by_key import KeyedOperator
 from millstream.plan.time import LateRow
 from millstream.plan.windows import Windowed
@@ -47,12 +48,8 @@ class KeyedWindowOperator(KeyedOperator):
             result = (window, result)
         return (key, (window.end - 1, result) if self._makes_times else result)
 
-    def reset_after_flush(self) -> None:
-        """Forget all keys, and let the next snapshot know."""
-        self.table.delete_all()
 
-
-class TimedWindowOperator(KeyedWindowOperator, ABC):
+class TimedWindowOperator(KeyedWindowOperator, TimedOperator):
     """Windows that are over when time has come to their end, and keys in that order.
 
     Parameters
@@ -93,14 +90,12 @@ class TimedWindowOperator(KeyedWindowOperator, ABC):
         self.late.append(LateRow(key, item[1], int(item[0])))
         self.late_count += 1
 
-    def restart(self, ended: frozenset[int]) -> None:
+    def reset(self) -> None:
         """Forget all keys, and the time."""
-        super().restart(ended)
         self.reached = BEGINNING
-        self.index()
+        super().reset()
 
-    def reset_after_flush(self) -> None:
-        super().reset_after_flush()
+    def begin_anew(self) -> None:
         self.index()
 
     def _put_reached(self, values: list[int]) -> None:
@@ -108,7 +103,7 @@ class TimedWindowOperator(KeyedWindowOperator, ABC):
         self.reached = min(values)
 
 
-class ByTheClock(TimedWindowOperator):
+class ByTheClock(TimedWindowOperator, TickingOperator):
     """Windows of processing time: a row has the time at which it comes."""
 
     def __init__(self, nodes: tuple[Node, ...], table: Table, clock: Clock) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from millstream.operators.base import Operator
+from millstream.operators.base import OneInputOperator
 from millstream.plan.windows import CombineWindows, Panes, TimeWindows
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _PANES_MAX = 4096
 _TIME, _PART = range(2)
 
 
-class CombinePanesOperator(Operator):
+class CombinePanesOperator(OneInputOperator):
     """Keeps an accumulator and the latest timestamp for every pane."""
 
     is_guarded = True
@@ -40,7 +40,7 @@ class CombinePanesOperator(Operator):
         self._layout = Panes(window.size_ms, window.slide_ms, window.offset_ms)
         self._panes: dict[int, list[Any]] = {}
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         first, update = self._aggregate.first, self._aggregate.update
         panes, pane_of, behind = self._panes, self._layout.of, []
         rows_iterator = iter(rows)
@@ -73,6 +73,6 @@ class CombinePanesOperator(Operator):
     def finish(self) -> Iterable[Rows]:
         return (self.flush(),)
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Forget the parts."""
         self._panes = {}

@@ -55,10 +55,6 @@ class _CountOperator(KeyedWindowOperator, ABC):
             for entries in self.batches():
                 yield [row for each in entries for row in self.begun(*each)]
 
-    def reset_after_flush(self) -> None:
-        if not self._window.drops_incomplete:
-            super().reset_after_flush()
-
 
 class CountWindowOperator(_CountOperator):
     """Any aggregate of count windows.
@@ -82,7 +78,7 @@ class CountWindowOperator(_CountOperator):
         self._shares = is_merged and self._count > FEW_PANES
         self._slides: dict[Any, TwoStacks] = {}
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         size, slide = self._window.size, self._window.slide
         rest, has_gaps = size % slide, slide > size
         entries, put = self.touched(rows), self._content.put
@@ -105,12 +101,7 @@ class CountWindowOperator(_CountOperator):
                 made.append(self._full(key, entry))
         return made
 
-    def restart(self, ended: frozenset[int]) -> None:
-        super().restart(ended)
-        self._slides.clear()
-
-    def reset_after_flush(self) -> None:
-        super().reset_after_flush()
+    def begin_anew(self) -> None:
         self._slides.clear()
 
     def begin_undo(self, rows: Rows) -> Callable[[], None]:
@@ -176,7 +167,7 @@ class PanedCountWindowOperator(_CountOperator):
         assert isinstance(content, Accumulators)
         self._content = content
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         slide, entries = self._window.slide, self.touched(rows)
         aggregate = self._content.aggregate
         first, update = aggregate.first, aggregate.update
@@ -227,7 +218,7 @@ class WindowCountOperator(_CountOperator):
     The entry of a key is the number of its elements.
     """
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         seen = self.touched(rows)
         size, slide = self._window.size, self._window.slide
         made: Rows = []

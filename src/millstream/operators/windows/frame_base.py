@@ -5,10 +5,10 @@ Nothing here knows when a window is over.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from millstream.operators.base import Operator
+from millstream.operators.base import OneInputOperator
 from millstream.state.frame_log import FrameLogState
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class _Aggregating(Protocol):
 SpecT = TypeVar("SpecT", bound=_Aggregating)
 
 
-class FrameWindowOperator(Operator, ABC, Generic[SpecT]):
+class FrameWindowOperator(OneInputOperator, Generic[SpecT]):
     """Rows of keys in windows, and an aggregate of each.
 
     Parameters
@@ -65,11 +65,8 @@ class FrameWindowOperator(Operator, ABC, Generic[SpecT]):
     def stored(self, keys: tuple[str, ...], shard_count: int) -> State:
         """Return what snapshots see of it."""
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Forget all windows, and the time."""
-        self.reset_after_flush()
-
-    def reset_after_flush(self) -> None:
         self.begin()
 
 

@@ -31,7 +31,11 @@ __all__ = ["FrameClockSessionOperator", "FrameClockTimeWindowOperator"]
 class FrameClockTimeWindowOperator(ByClock, FrameTimeWindowOperator):
     """A row per key and window, when the clock has come to its end."""
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def begin(self) -> None:
+        super().begin()
+        self.tick_at_ms = None
+
+    def process(self, rows: Any) -> Any:
         panes = self.spec.panes
         pane = panes.of(self.now_ms)
         if panes.first_window(pane) <= panes.last_window(pane):
@@ -78,7 +82,7 @@ class FrameClockSessionOperator(ByClock, FrameSessionOperator):
         #: Before this time they are not looked at again.
         self._rest_until = 0
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         now_ms = self.now_ms
         times = {WINDOW: now_ms, END: now_ms + self.spec.gap_ms}
         self.take(

@@ -134,7 +134,7 @@ class FrameRowCountOperator(FrameWindowOperator[CountFrame]):
     def stored(self, keys: tuple[str, ...], shard_count: int) -> State:
         return FrameState(self._numbers, keys, shard_count)
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         slots = self._numbers.slots(rows)
         if self.spec.is_combined:
             name = self._aggregation.columns[0].names[0]
@@ -184,7 +184,7 @@ class FrameRowCountOperator(FrameWindowOperator[CountFrame]):
     def reset_after_flush(self) -> None:
         self._numbers.forget()
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Forget all keys."""
         self.begin()
         if isinstance(self.state, FrameState):
@@ -201,7 +201,7 @@ class FrameCountWindowOperator(LoggedWindowOperator[CountFrame]):
         self._numbers = KeyNumbers(aggregation.keys, engine=self.engine)
         self._held = PartialTable(self._by_pane)
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         slots = self._numbers.slots(rows)
         numbered = rows.with_columns(pl.Series(SLOT, slots))
         base = pl.Series(NUMBER, self._numbers.counts[slots])

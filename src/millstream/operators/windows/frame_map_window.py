@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from millstream.operators.base import Operator
+from millstream.operators.base import OneInputOperator
 from millstream.plan.frame_windows import HIDDEN, MapWindow
 from millstream.plan.windows import Window
 from millstream.protocol.watermark import BEGINNING, END_OF_TIME
@@ -25,7 +25,7 @@ __all__ = ["FrameMapWindowOperator"]
 _EVERYTHING = Window(BEGINNING, END_OF_TIME)
 
 
-class FrameMapWindowOperator(Operator):
+class FrameMapWindowOperator(OneInputOperator):
     """Calls the function once for every window; what it returns has the window's time."""
 
     is_guarded = True
@@ -36,7 +36,7 @@ class FrameMapWindowOperator(Operator):
         assert isinstance(spec, MapWindow)
         self._spec = spec
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         function, lists = self._spec.function, rows[self._spec.rows]
         inside = lists.explode(empty_as_null=False).struct.unnest()
         sizes = lists.list.len().cast(pl.Int64)

@@ -16,6 +16,7 @@ import polars as pl
 
 from millstream.columns.partials import ScalarPartial
 from millstream.columns.table import PartialTable
+from millstream.operators.base import TimedOperator
 from millstream.operators.time.late import with_late
 from millstream.operators.windows.frame_base import LoggedWindowOperator
 from millstream.operators.windows.frame_time import windows_told
@@ -41,7 +42,7 @@ _FRESH_ROWS = 65_536
 _IS_FRESH, _IS_DUE = "__is_fresh", "__is_due"
 
 
-class FrameSessionOperator(LoggedWindowOperator[SessionFrame]):
+class FrameSessionOperator(LoggedWindowOperator[SessionFrame], TimedOperator):
     """A row per key and session, when the session is over and whenever it changes then."""
 
     def begin(self) -> None:
@@ -56,7 +57,7 @@ class FrameSessionOperator(LoggedWindowOperator[SessionFrame]):
         #: No session is over before this time.
         self.next_due = END_OF_TIME
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         rows = self._on_time(rows)
         if rows.height:
             self.take(self._begun(rows.sort(WINDOW, maintain_order=True)))

@@ -16,7 +16,7 @@ import polars as pl
 
 from millstream.columns.compiled_table import StateTable
 from millstream.columns.table import PartialTable
-from millstream.operators.base import Operator
+from millstream.operators.base import OneInputOperator, TimedOperator
 from millstream.operators.time.late import with_late
 from millstream.operators.windows.frame_base import LoggedWindowOperator
 from millstream.operators.windows.frame_panes import PaneRuns, pane_of, windows_of
@@ -89,7 +89,7 @@ _FLOOR = -(2**62)
 """As early as never, with room for arithmetic."""
 
 
-class FrameCombinePanesOperator(Operator):
+class FrameCombinePanesOperator(OneInputOperator, TimedOperator):
     """Keeps parts by key and pane, and sends them on before a watermark or a cut."""
 
     def __init__(
@@ -113,7 +113,7 @@ class FrameCombinePanesOperator(Operator):
         self._table = StateTable(self._by_pane, self._keys_max, engine=self._engine)
         self._bounded: list[pl.DataFrame] = []
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         placed = _placed(rows, self._spec, BEGINNING)
         self._table.add_rows(placed.rows)
         if placed.bounded is not None:
@@ -134,7 +134,7 @@ class FrameCombinePanesOperator(Operator):
         if len(parts) > 0:
             yield from parts.iter_slices(_ROWS_MAX)
 
-    def restart(self, ended: frozenset[int]) -> None:  # noqa: ARG002 - one input
+    def reset(self) -> None:
         """Forget all parts."""
         self._begin()
 
@@ -149,7 +149,7 @@ class FrameCombinePanesOperator(Operator):
 _NO_BOUND = pl.lit(None, pl.Int64).alias(FIRST)
 
 
-class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame]):
+class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame], TimedOperator):
     """A row per key and window, when the window is over and whenever it changes then."""
 
     #: The stamp under which all was forgotten.
@@ -169,7 +169,7 @@ class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame]):
         spec = self.spec
         return PaneRuns(spec.aggregation, spec.panes, engine=self.engine)
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         if self.spec.is_combined:
             self._add_parts(rows)
             return self.flush()
@@ -242,7 +242,7 @@ class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame]):
     def finish(self) -> Iterable[Any]:
         return self.advance(END_OF_TIME)
 
-    def reset_after_flush(self) -> None:
+    def reset(self) -> None:
         stamp, stored = self.runs.stamp, self.runs.stored
         self.begin()
         self._anew = self.runs.stamp = stamp

@@ -16,6 +16,7 @@ import polars as pl
 
 from millstream.columns.index import KeyIndex
 from millstream.columns.table import latest
+from millstream.operators.base import TickingOperator, TimedOperator
 from millstream.operators.windows.frame_base import LoggedWindowOperator
 from millstream.operators.windows.frame_pieces import NEVER, Pieces
 from millstream.operators.windows.trigger_calls import (
@@ -67,7 +68,9 @@ _REMEMBERED, _WANTED_AT = "__remembered", "__wanted_at"
 _NAME, _FIRST, _PIECE = range(3)
 
 
-class FrameTriggeredOperator(LoggedWindowOperator[TriggerFrame]):
+class FrameTriggeredOperator(
+    LoggedWindowOperator[TriggerFrame], TimedOperator, TickingOperator
+):
     """Calls the trigger for every row, when its time has come, and at the end."""
 
     #: What comes now is told under this stamp; all was forgotten under that.
@@ -97,7 +100,7 @@ class FrameTriggeredOperator(LoggedWindowOperator[TriggerFrame]):
         self._told_count = 0
         self._anew = self._stamp
 
-    def process(self, rows: Any, port: int) -> Any:  # noqa: ARG002 - one input
+    def process(self, rows: Any) -> Any:
         calls, entries = self._calls, self._entries
         slots = self._slots(rows)
         self._touch(np.unique(slots))
@@ -134,7 +137,7 @@ class FrameTriggeredOperator(LoggedWindowOperator[TriggerFrame]):
         now, calls, entries = self._now(), self._calls, self._entries
         ends = (calls.end(slot, now, entries) for slot in list(entries))
         yield from self._sliced(ends)
-        self.reset_after_flush()
+        self.reset()
 
     def _fire(self, time: int) -> Iterator[pl.DataFrame]:
         calls, entries = self._calls, self._entries

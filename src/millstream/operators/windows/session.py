@@ -128,7 +128,7 @@ class _SessionOperator(TimedWindowOperator):
 class EventTimeSessionOperator(_SessionOperator):
     """Sessions by the timestamps of rows."""
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         entries, gap, reached = self.touched(rows), self._gap, self.reached
         changed: dict[Any, None] = {}
         rows_iterator = iter(rows)
@@ -163,7 +163,7 @@ class EventTimeSessionOperator(_SessionOperator):
 class ClockSessionOperator(ByTheClock, _SessionOperator):
     """Sessions by the wall clock when rows come."""
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         now = self.now()
         end = now + self._gap
         entries = self.touched(rows)

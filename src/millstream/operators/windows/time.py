@@ -279,7 +279,7 @@ class EventTimeWindowOperator(_TimeWindowOperator):
         if self._layout.has_gaps:
             self._take = self._take_each
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         entries = self.touched(rows)
         again: Again = {}
         self._take(entries, rows, again)
@@ -394,7 +394,7 @@ class EventTimeWindowOperator(_TimeWindowOperator):
 class ClockTimeWindowOperator(ByTheClock, _TimeWindowOperator):
     """Windows by the wall clock when rows come."""
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         now = self.now()
         pane = self._layout.of(now)
         if self._layout.first_window(pane) > self._layout.last_window(pane):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.operators.base import TickingOperator
 from millstream.operators.due import chunks
 from millstream.operators.windows.base import TimedWindowOperator
 from millstream.operators.windows.content import content_of
@@ -26,7 +27,7 @@ __all__ = ["TriggeredWindowOperator"]
 _ALL = Window(BEGINNING, END_OF_TIME)
 
 
-class TriggeredWindowOperator(TimedWindowOperator):
+class TriggeredWindowOperator(TimedWindowOperator, TickingOperator):
     """Calls the trigger for every row, when its time has come, and at the end.
 
     Rows are pairs of key and value; in event time of key, timestamp and value, and come in
@@ -42,7 +43,7 @@ class TriggeredWindowOperator(TimedWindowOperator):
         content = content_of(self.spec, is_timed=False, is_merging=False, is_kept=True)
         self._calls = _RowCalls(window.trigger, content, self.row)
 
-    def process(self, rows: Rows, port: int) -> Rows:  # noqa: ARG002 - one input
+    def process(self, rows: Rows) -> Rows:
         entries, is_timed, take = self.touched(rows), self._is_timed, self._calls.row
         now = self._now()
         made: Rows = []

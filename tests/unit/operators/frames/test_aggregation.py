@@ -170,10 +170,10 @@ def test_a_key_may_come_several_times_in_one_batch_of_parts() -> None:
     assert parts is not None
     (operator,) = operators([AggregateFrame(aggregation, is_combined=True)])
 
-    operator.process(pl.concat([parts, parts]), 0)  # type: ignore[arg-type]
+    operator.process(pl.concat([parts, parts]))
     (result,) = operator.finish()
 
-    rows = result.rows()  # type: ignore[attr-defined]
+    rows = result.rows()
     assert sorted(rows, key=str) == [("a", 10, 2), (None, 4, 1)]
 
 
@@ -183,8 +183,8 @@ def test_combiner_sends_its_parts_when_it_is_full() -> None:
     config = configured(Config(), {"combine_keys_max": 2})
     (operator,) = operators([CombineFrame(aggregation)], config)
 
-    assert operator.process(FRAME[:1], 0) == []  # type: ignore[arg-type]
-    parts: Any = operator.process(FRAME, 0)  # type: ignore[arg-type]
+    assert operator.process(FRAME[:1]) == []
+    parts: Any = operator.process(FRAME)
 
     assert sorted(parts.rows(), key=str) == [("a", 6), (None, 2)]
     assert operator.flush() == []
@@ -194,21 +194,21 @@ def test_combiner_sends_its_parts_when_it_is_full() -> None:
 def test_combiner_sends_its_parts_before_a_cut() -> None:
     """And starts again from nothing."""
     (operator,) = operators([CombineFrame(_aggregation(FRAME, pl.len()))])
-    operator.process(FRAME[:1], 0)  # type: ignore[arg-type]
+    operator.process(FRAME[:1])
 
     first: Any = operator.flush()
-    operator.process(FRAME[2:], 0)  # type: ignore[arg-type]
+    operator.process(FRAME[2:])
     (second,) = operator.finish()
 
     assert first.rows() == [("a", 1)]
-    assert second.rows() == [("a", 1)]  # type: ignore[attr-defined]
+    assert second.rows() == [("a", 1)]
 
 
 def test_result_comes_in_pieces() -> None:
     """A large result is never one message."""
     frame = pl.DataFrame({"k": range(100_000)})
     (operator,) = operators([AggregateFrame(_aggregation(frame, pl.len()))])
-    operator.process(frame, 0)  # type: ignore[arg-type]
+    operator.process(frame)
 
     heights = [len(piece) for piece in operator.finish()]
 

@@ -126,7 +126,7 @@ def test_nothing_is_kept_once_time_has_passed(name: str) -> None:
     bench.advance(100)
 
     assert kept(bench) == []
-    assert bench.operator.due.first is None  # type: ignore[attr-defined]
+    assert bench.operator.due.first is None
 
 
 @pytest.mark.parametrize("spec", TIMED.values(), ids=TIMED)
@@ -209,7 +209,7 @@ def test_asof_join_keeps_one_right_row_of_the_past() -> None:
 
     bench.advance(40)
 
-    sides: Any = bench.operator._sides  # type: ignore[attr-defined]
+    sides: Any = bench.operator._sides
     ((_, _, right),) = sides.items()
     assert [time for time, _ in right] == list(range(40, 50))
 
@@ -345,6 +345,21 @@ def test_join_in_a_free_loop_says_nothing_twice(how: How, first: list[Any]) -> N
     assert bench.rows == ([("k", (1, 2))] if how.makes_pairs else [])
 
 
+def test_what_an_asof_join_forgets_in_a_free_loop_is_not_restored() -> None:
+    """A right row from before the flush would be the partner of a later left row."""
+    bench = TaskHarness(JoinAsof(How.LEFT, Direction.BACKWARD), MEMORY)
+    bench.give(timed(5, "right"), RIGHT)
+    bench.cut()
+    assert [row for batch in bench.operator.finish() for row in batch] == []
+    bench.operator.reset_after_flush()
+    bench.crash()
+
+    bench.give(timed(7, "left"), LEFT)
+    bench.advance(10)
+
+    assert plain(bench.rows) == [("k", (7, ("left", None)))]
+
+
 def test_side_from_outside_a_loop_stays_for_all_rounds() -> None:
     """It came once, and meets the rows of every round."""
     bench = TaskHarness(Join(How.LEFT), MEMORY, is_timed=False)
@@ -352,7 +367,7 @@ def test_side_from_outside_a_loop_stays_for_all_rounds() -> None:
     for number in range(3):
         bench.give([("k", number)], RIGHT)
         assert [row for batch in bench.operator.finish() for row in batch] == []
-        bench.operator.restart(frozenset({LEFT}))
+        bench.operator.reset(frozenset({LEFT}))
         bench.crash()
 
     assert bench.rows == [("k", ("outside", number)) for number in range(3)]
@@ -368,7 +383,7 @@ def test_side_from_outside_a_loop_is_refused_where_its_rows_are_gone(
     bench = TaskHarness(spec)
 
     with pytest.raises(RuntimeError, match="comes from outside the loop"):
-        bench.operator.restart(frozenset({LEFT}))
+        bench.operator.reset(frozenset({LEFT}))
 
 
 def test_table_from_outside_a_loop_is_read_once() -> None:
@@ -378,7 +393,7 @@ def test_table_from_outside_a_loop_is_read_once() -> None:
     bench.operator.on_input_end(RIGHT)
     for number in range(2):
         bench.give([("k", number)], LEFT)
-        bench.operator.restart(frozenset({RIGHT}))
+        bench.operator.reset(frozenset({RIGHT}))
 
     assert bench.rows == [("k", (0, "table")), ("k", (1, "table"))]
 

@@ -53,15 +53,15 @@ def test_combiner_sends_its_parts_when_it_is_full() -> None:
     config = configured(Config(), {"combine_keys_max": 2})
     (operator,) = operators([specs.Combine(builtin("count"))], config)
 
-    assert operator.process([("a", 0)], 0) == []
-    assert operator.process([("a", 0), ("b", 0)], 0) == [("a", 2), ("b", 1)]
+    assert operator.process([("a", 0)]) == []
+    assert operator.process([("a", 0), ("b", 0)]) == [("a", 2), ("b", 1)]
     assert operator.flush() == []
 
 
 def test_combiner_gives_what_it_holds_before_a_cut() -> None:
     """Rows are held back only to save work, never across a barrier."""
     (operator,) = operators([specs.Combine(builtin("max"))])
-    operator.process([("a", 3), ("a", 5)], 0)
+    operator.process([("a", 3), ("a", 5)])
 
     assert operator.flush() == [("a", 5)]
     assert list(operator.finish()) == [[]]
@@ -70,7 +70,7 @@ def test_combiner_gives_what_it_holds_before_a_cut() -> None:
 def test_results_leave_in_batches() -> None:
     """A million keys are not one batch."""
     (operator,) = operators([specs.AggregateByKey(builtin("count"))])
-    operator.process([(key, 0) for key in range(3000)], 0)
+    operator.process([(key, 0) for key in range(3000)])
 
     assert [len(batch) for batch in operator.finish()] == [1024, 1024, 952]
 
@@ -97,7 +97,7 @@ def test_key_that_cannot_be_a_key_blames_who_made_it() -> None:
     assert isinstance(operator, CountCombineOperator)
 
     with pytest.raises(TypeError, match="a list cannot be a key") as raised:
-        operator.process([1], 0)
+        operator.process([1])
 
     found = blame(raised.value, operator, [1])
     assert (found.node.spec, found.row_text) == (operator.nodes[0].spec, "1")
@@ -109,7 +109,7 @@ def test_failing_aggregate_names_its_row() -> None:
     rows = [("a", 1), ("b", 2), ("a", "x")]
 
     with pytest.raises(TypeError) as raised:
-        operator.process(rows, 0)
+        operator.process(rows)
 
     found = blame(raised.value, operator, rows)
     assert found.row_index == 2

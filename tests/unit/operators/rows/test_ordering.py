@@ -20,7 +20,7 @@ def test_runs_beyond_the_memory_go_to_disk_and_are_closed(*, is_over: bool) -> N
     assert isinstance(operator, SortOperator)
 
     for batch in ([5, 4], [3, 2], [1]):
-        operator.process(batch, 0)
+        operator.process(batch)
     numbers = [piece.file.number for run in operator._runs for piece in run]
     if is_over:
         assert [row for batch in operator.finish() for row in batch] == [1, 2, 3, 4, 5]
@@ -38,7 +38,7 @@ def test_limited_sort_keeps_no_more_than_it_must() -> None:
     (operator,) = operators([specs.SortBy(lambda i: i, limit=3)])
     assert isinstance(operator, SortOperator)
     for start in range(0, 100_000, 1_000):
-        operator.process(list(range(start, start + 1_000)), 0)
+        operator.process(list(range(start, start + 1_000)))
 
     assert len(operator._rows) <= 3_000
     assert [row for batch in operator.finish() for row in batch] == [0, 1, 2]

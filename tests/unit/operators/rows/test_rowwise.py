@@ -54,7 +54,7 @@ def test_batch_function_may_change_the_list_it_gets() -> None:
     assert isinstance(operator, MapBatchesOperator)
     shared = [3, 1, 2]
 
-    assert operator.process(shared, 0) == [1, 2, 3]
+    assert operator.process(shared) == [1, 2, 3]
     assert shared == [3, 1, 2]
 
 
@@ -63,7 +63,7 @@ def test_batch_function_must_return_a_list() -> None:
     (operator,) = operators([specs.MapBatches(lambda rows: None)])  # type: ignore[arg-type, return-value]
 
     with pytest.raises(TypeError, match="must return a list of rows, got NoneType"):
-        operator.process([1], 0)
+        operator.process([1])
 
 
 class Unprintable:
@@ -89,7 +89,7 @@ def test_row_in_a_message_is_short_and_never_raises(row: Any, text: str) -> None
 
     operator = FusedRowOperator(nodes([specs.Map(fail)]))
     with pytest.raises(ZeroDivisionError) as raised:
-        operator.process([row], 0)
+        operator.process([row])
 
     assert blame(raised.value, operator, [row]).row_text == text
 
@@ -99,7 +99,7 @@ def test_innermost_line_of_the_user_is_shown() -> None:
     operator = FusedRowOperator(nodes([specs.Map(lambda row: 1 // row)]))
 
     with pytest.raises(ZeroDivisionError) as raised:
-        operator.process([0], 0)
+        operator.process([0])
 
     line = blame(raised.value, operator, [0]).user_line
     assert line.startswith("test_rowwise.py:")
@@ -111,6 +111,6 @@ def test_line_of_the_standard_library_is_not_the_users() -> None:
     operator = FusedRowOperator(nodes([specs.Map(lambda row: json.loads(row))]))  # noqa: PLW0108
 
     with pytest.raises(json.JSONDecodeError) as raised:
-        operator.process(["{"], 0)
+        operator.process(["{"])
 
     assert "json.loads(row)" in blame(raised.value, operator, ["{"]).user_line

@@ -303,12 +303,12 @@ def test_new_round_forgets_timers_and_time() -> None:
     harness.watermark(5)
     operator = harness._operator
     list(operator.finish())
-    operator.restart(frozenset())
+    operator.reset()
 
     assert list(operator.advance(20)) == []
-    operator.restart(frozenset())
+    operator.reset()
     look: Any = lambda f: (f.watermark, f.is_at_end)  # noqa: E731 - short
-    assert operator.process([("a", (1, look))], 0) == [("a", (1, (None, False)))]
+    assert operator.process([("a", (1, look))]) == [("a", (1, (None, False)))]
 
 
 def test_failed_record_leaves_no_timer() -> None:
@@ -321,10 +321,10 @@ def test_failed_record_leaves_no_timer() -> None:
         function.timers.cancel_event_time(20)
         raise ValueError
 
-    operator.process([("a", (1, event(20)))], 0)
+    operator.process([("a", (1, event(20)))])
     undo = operator.begin_undo([("a", (2, fail))])
     with pytest.raises(ValueError):  # noqa: PT011 - ours
-        operator.process([("a", (2, fail))], 0)
+        operator.process([("a", (2, fail))])
     undo()
 
     assert harness.watermark(50) == [("a", ("event", 20, 20))]

@@ -16,7 +16,6 @@ from millstream.protocol.ids import Epoch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.operators.base import Operator
     from millstream.plan.spec import Spec
     from millstream.state.base import Segment
 
@@ -61,17 +60,17 @@ SPECS: list[tuple[Spec, list[Any]]] = [
 VERBS = [type(spec).__name__ for spec, _ in SPECS]
 
 
-def one(spec: Spec) -> Operator:
+def one(spec: Spec) -> Any:
     (operator,) = operators([spec])
     return operator
 
 
-def captured(operator: Operator, task: int = 0) -> list[Segment]:
+def captured(operator: Any, task: int = 0) -> list[Segment]:
     assert operator.state is not None
     return list(operator.state.capture(Epoch(1), Epoch(0)).segments("f", task))
 
 
-def restored(spec: Spec, segments: list[Segment]) -> Operator:
+def restored(spec: Spec, segments: list[Segment]) -> Any:
     operator = one(spec)
     assert operator.state is not None
     operator.state.restore(segments, (0, 1))
@@ -82,9 +81,9 @@ def restored(spec: Spec, segments: list[Segment]) -> Operator:
 def test_function_goes_on_where_it_was(spec: Spec, expected: list[Any]) -> None:
     """Whichever verb it was given to."""
     before = one(spec)
-    before.process(["a", "b"], 0)
+    before.process(["a", "b"])
     segments = captured(before)
-    before.process(["lost"], 0)
+    before.process(["lost"])
 
     assert drained(restored(spec, segments), [["c", "d"]]) == expected
 
@@ -94,9 +93,9 @@ def test_for_each_has_state_as_well() -> None:
     seen: list[int] = []
     spec = specs.ForEach(Counting(lambda n, _row: seen.append(n)))
     before = one(spec)
-    before.process(["a", "b"], 0)
+    before.process(["a", "b"])
 
-    restored(spec, captured(before)).process(["c"], 0)
+    restored(spec, captured(before)).process(["c"])
 
     assert seen == [1, 2, 3]
 
@@ -104,9 +103,9 @@ def test_for_each_has_state_as_well() -> None:
 def test_every_task_has_a_copy() -> None:
     """The function in the plan is what a task made anew begins with."""
     function = Counting(numbered)
-    one(specs.Map(function)).process(["a", "b"], 0)
+    one(specs.Map(function)).process(["a", "b"])
 
-    assert one(specs.Map(function)).process(["c"], 0) == [(1, "c")]
+    assert one(specs.Map(function)).process(["c"]) == [(1, "c")]
     assert function.calls == [0]
 
 
@@ -138,10 +137,10 @@ def test_states_of_several_tasks_are_merged() -> None:
     segments: list[Segment] = []
     for task in range(3):
         operator = one(spec)
-        operator.process(["x"] * (task + 1), 0)
+        operator.process(["x"] * (task + 1))
         segments += captured(operator, task)
 
-    assert restored(spec, segments).process(["y"], 0) == [(7, "y")]
+    assert restored(spec, segments).process(["y"]) == [(7, "y")]
 
 
 def test_states_that_cannot_be_merged_are_refused() -> None:

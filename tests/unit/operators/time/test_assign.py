@@ -33,7 +33,7 @@ class Stand:
 
     def read(self, split: str, *times: Any) -> list[Any]:
         self.operator.origin = split
-        return self.operator.process(list(times), 0)
+        return self.operator.process(list(times))
 
     def again(self, **options: Any) -> Stand:
         """Return another one that goes on where this one was cut."""
@@ -177,7 +177,7 @@ def test_a_new_round_has_new_rules() -> None:
     stand = Stand(watermark=every_second)
     stand.read("left", 5)
     other = stand.again(watermark=every_second)
-    other.operator.restart(frozenset())
+    other.operator.reset()
     other.read("left", 6)
 
     assert other.due("left") is None
@@ -245,6 +245,6 @@ def test_a_new_round_begins_at_the_beginning_of_time() -> None:
     """Rows of the next round may be as old as those of this one."""
     stand = Stand()
     stand.read("left", 5)
-    stand.operator.restart(frozenset())
+    stand.operator.reset()
 
     assert not any(isinstance(time, LateTimestamp) for time, _ in stand.read("left", 1))

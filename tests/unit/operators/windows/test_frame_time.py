@@ -152,7 +152,7 @@ def test_a_timestamp_far_ahead_does_not_move_time() -> None:
     """The row is taken like any other, and counted."""
     spec = AssignFrameTime(pl.col("at"), max_future_skew_ms=10)
     operator = FrameAssignTimestampsOperator((node(spec),), 0, ManualClock())
-    made = operator.process(pl.DataFrame({"at": [5, 999, 4]}), 0)
+    made = operator.process(pl.DataFrame({"at": [5, 999, 4]}))
     assert made[TIME].to_list() == [5, 999, 4]
     assert made[ORIGIN_WATERMARK].to_list() == [None, None, 4]
     assert operator.ahead_count == 1

@@ -69,16 +69,16 @@ def test_keys_without_rows_leave_nothing_behind(
     monkeypatch.setattr(frame_triggers, "SLOTS_MAX", 50)
     monkeypatch.setattr(frame_pieces, "_ROWS_MIN", 50)
     operator = triggered(Evens())
-    operator.process(rows((-1, 1)), 0)
+    operator.process(rows((-1, 1)))
     for batch in range(40):
         keys = range(batch * 30, batch * 30 + 30)
-        made = operator.process(rows(*((key, 2) for key in keys)), 0)
+        made = operator.process(rows(*((key, 2) for key in keys)))
         assert made.height == 30
 
     assert operator._index is not None
     assert len(operator._index) < 100
     assert operator._pieces._rows < 200
-    assert operator.process(rows((-1, 4)), 0).rows() == [(-1, 2, 5)]
+    assert operator.process(rows((-1, 4))).rows() == [(-1, 2, 5)]
 
 
 def test_a_row_that_gives_all_rows_again_costs_what_it_must(
@@ -86,7 +86,7 @@ def test_a_row_that_gives_all_rows_again_costs_what_it_must(
 ) -> None:
     """Results of many pieces are made in between, from one piece of what was before."""
     monkeypatch.setattr(frame_triggers, "PIECES_MAX", 100)
-    made = triggered(Always()).process(rows(*((1, n) for n in range(200))), 0)
+    made = triggered(Always()).process(rows(*((1, n) for n in range(200))))
 
     expected = [(1, n + 1, n * (n + 1) // 2) for n in range(200)]
     assert made.rows() == expected
@@ -95,11 +95,11 @@ def test_a_row_that_gives_all_rows_again_costs_what_it_must(
 def test_a_snapshot_has_the_keys_that_changed() -> None:
     """Also those that are gone, so that they do not come back."""
     operator = triggered(Evens())
-    operator.process(rows(*((key, 1) for key in range(100))), 0)
+    operator.process(rows(*((key, 1) for key in range(100))))
     state = operator.state
     assert isinstance(state, FrameLogState)
     first = state.capture(Epoch(1), Epoch(0))
-    operator.process(rows((7, 2), (200, 3)), 0)
+    operator.process(rows((7, 2), (200, 3)))
     second = state.capture(Epoch(2), Epoch(1))
 
     assert first.told.rows is not None
@@ -126,7 +126,7 @@ class Locked(Evens):
 def test_memories_that_cannot_be_stored_are_named() -> None:
     """With the key that they are for."""
     operator = triggered(Locked())
-    operator.process(rows((5, 1)), 0)
+    operator.process(rows((5, 1)))
     assert operator.state is not None
 
     with pytest.raises(SnapshotError, match="remembers for key 5 cannot be stored"):
@@ -141,7 +141,7 @@ def test_a_session_that_goes_on_stays_small(monkeypatch: pytest.MonkeyPatch) -> 
     operator = FrameClockSessionOperator((node(spec),), MEMORY, clock, 50)
     for _ in range(100):
         clock.advance("1s")
-        operator.process(rows((1, 1), (2, 1)), 0)
+        operator.process(rows((1, 1), (2, 1)))
 
     held = operator._sessions.merged()
     assert held is not None
@@ -156,14 +156,14 @@ def test_sessions_by_the_clock_are_not_looked_at_all_the_time() -> None:
     clock = ManualClock()
     spec = planned(windows.session(10, time="processing"))
     operator = FrameClockSessionOperator((node(spec),), None, clock, 50)
-    operator.process(rows((1, 1)), 0)
+    operator.process(rows((1, 1)))
     clock.advance("1ms")
-    operator.process(rows((2, 1)), 0)
+    operator.process(rows((2, 1)))
     assert operator.tick_at_ms == 10
     assert [f.rows() for f in operator.tick(10)] == [[(1, 0, 10, 1, 1)]]
     assert operator.tick_at_ms == 60
     clock.advance("30ms")
-    operator.process(rows((2, 5)), 0)
+    operator.process(rows((2, 5)))
 
     assert sorted(row for f in operator.tick(60) for row in f.rows()) == [
         (2, 1, 11, 1, 1),

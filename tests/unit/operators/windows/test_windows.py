@@ -28,7 +28,6 @@ from millstream.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.operators.base import Operator
 
 COUNT, SUM, UNIQUE = map(aggregates.builtin, ("count", "sum", "unique"))
 STORED = [
@@ -56,7 +55,7 @@ def timed(*times: int, key: str = "k") -> list[Any]:
 def test_window_is_over_when_nothing_of_it_can_follow() -> None:
     """One millisecond before the end is the last time of a window."""
     operator = window_operator_of(Windowed(tumbling(), COUNT))
-    operator.process(timed(0, 9, 10), 0)
+    operator.process(timed(0, 9, 10))
 
     assert said(operator.advance(8)) == []
     assert said(operator.advance(9)) == [("k", (9, 2))]
@@ -66,7 +65,7 @@ def test_window_is_over_when_nothing_of_it_can_follow() -> None:
 def test_windows_before_1970_are_as_long_as_others() -> None:
     """Numbers of windows are rounded down, not towards zero."""
     operator = window_operator_of(Windowed(tumbling(), COUNT))
-    operator.process(timed(-1, -10, -11, 0), 0)
+    operator.process(timed(-1, -10, -11, 0))
 
     assert said(operator.finish()) == [
         ("k", (-11, 1)),
@@ -78,8 +77,8 @@ def test_windows_before_1970_are_as_long_as_others() -> None:
 def test_time_may_jump_over_any_number_of_empty_windows() -> None:
     """Ten million million windows of a millisecond cost nothing."""
     operator = window_operator_of(Windowed(sliding(3, 1), SUM))
-    operator.process(timed(1), 0)
-    operator.process(timed(10**16), 0)
+    operator.process(timed(1))
+    operator.process(timed(10**16))
 
     times = [time for _, (time, _) in said(operator.advance(10**16 + 10))]
 
@@ -91,7 +90,7 @@ def test_row_of_an_idle_origin_that_finds_its_window_gone_is_late() -> None:
     operator = window_operator_of(Windowed(tumbling(), COUNT))
     said(operator.advance(25))
 
-    assert operator.process(timed(3, 21, 26), 0) == []
+    assert operator.process(timed(3, 21, 26)) == []
     assert operator.late == [LateRow("k", 3, 3)]
     assert operator.late_count == 1
     assert said(operator.finish()) == [("k", (29, 2))]
@@ -105,7 +104,7 @@ def test_time_that_was_reached_is_stored_with_the_windows(
     spec = Windowed(tumbling(), COUNT)
     operator = window_operator_of(spec, settings)
     said(operator.advance(25))
-    operator.process(timed(26, 31), 0)
+    operator.process(timed(26, 31))
     assert operator.state is not None
     capture = operator.state.capture(Epoch(1), Epoch(0))
     segments = list(capture.segments("window", 0))
@@ -116,7 +115,7 @@ def test_time_that_was_reached_is_stored_with_the_windows(
     for kind in ("shared", "rows"):
         own = [segment for segment in segments if segment.kind.value == kind]
         restored.state.restore(own, (0, SHARDS))
-    restored.process(timed(19), 0)
+    restored.process(timed(19))
 
     assert restored.late == [LateRow("k", 19, 19)]
     assert said(restored.advance(29)) == [("k", (29, 1))]
@@ -127,8 +126,8 @@ def test_time_that_was_reached_is_stored_with_the_windows(
 def test_row_behind_is_left_out_of_the_windows_that_its_origin_had_closed() -> None:
     """Though they are still open here, because another origin is slower."""
     operator = window_operator_of(Windowed(sliding(10, 5), COUNT))
-    operator.process(timed(6, 12), 0)
-    operator.process([("k", (LateTimestamp(7, 9), "late"))], 0)
+    operator.process(timed(6, 12))
+    operator.process([("k", (LateTimestamp(7, 9), "late"))])
 
     assert said(operator.finish()) == [
         ("k", (9, 1)),
@@ -141,15 +140,15 @@ def test_row_behind_is_left_out_of_the_windows_that_its_origin_had_closed() -> N
 def test_late_row_changes_a_result_that_windows_had_in_common() -> None:
     """What was put together for the windows before is put together anew."""
     operator = window_operator_of(Windowed(sliding(100, 5), SUM))
-    operator.process(timed(*range(1, 100, 5)), 0)
+    operator.process(timed(*range(1, 100, 5)))
     said(operator.advance(104))
-    operator.process([("k", (LateTimestamp(6, 104), 1000))], 0)
+    operator.process([("k", (LateTimestamp(6, 104), 1000))])
     on_time = sum(range(11, 100, 5))
 
     assert said(operator.advance(109)) == [("k", (109, on_time))]
     assert operator.late == [LateRow("k", 1000, 6)]
 
-    operator.process([("k", (LateTimestamp(57, 109), 1000))], 0)
+    operator.process([("k", (LateTimestamp(57, 109), 1000))])
 
     assert said(operator.advance(114)) == [("k", (114, on_time - 11 + 1000))]
 
@@ -165,7 +164,7 @@ def test_windows_that_overlap_a_thousandfold_cost_a_few_merges_each() -> None:
     counted = Aggregate("total", int, lambda total, value: total + value, merge)
     operator = window_operator_of(Windowed(sliding(1000, 1), counted))
     for start in range(0, 5000, 100):
-        operator.process(timed(*range(start, start + 100)), 0)
+        operator.process(timed(*range(start, start + 100)))
     results = said(operator.finish())
 
     assert len(results) == 5999
@@ -176,9 +175,9 @@ def test_windows_that_overlap_a_thousandfold_cost_a_few_merges_each() -> None:
 def test_result_does_not_change_when_its_panes_do() -> None:
     """A set that was sent on is not the one that later rows are put into."""
     operator = window_operator_of(Windowed(tumbling(), UNIQUE, lateness_ms=100))
-    operator.process(timed(1), 0)
+    operator.process(timed(1))
     ((_, (_, first)),) = said(operator.advance(20))
-    ((_, (_, second)),) = operator.process([("k", (LateTimestamp(2, 20), 2))], 0)
+    ((_, (_, second)),) = operator.process([("k", (LateTimestamp(2, 20), 2))])
 
     assert (first, second) == ({1}, {1, 2})
 
@@ -192,7 +191,7 @@ def test_merge_that_changes_what_it_is_given_spoils_no_pane() -> None:
 
     lists = Aggregate("lists", lambda v: [v], lambda part, v: extend(part, [v]), extend)
     operator = window_operator_of(Windowed(sliding(10, 5), lists))
-    operator.process(timed(1, 6, 11), 0)
+    operator.process(timed(1, 6, 11))
 
     results = [value for _, (_, value) in said(operator.finish())]
 
@@ -211,7 +210,7 @@ def test_many_values_of_a_window_do_not_wait_for_its_end() -> None:
         Windowed(tumbling(100_000), aggregates.reduce(note), is_ordered=True)
     )
     for start in range(0, 4096, 256):
-        operator.process(timed(*reversed(range(start, start + 256))), 0)
+        operator.process(timed(*reversed(range(start, start + 256))))
         said(operator.advance(start + 255))
 
     assert len(seen) > 3000
@@ -222,7 +221,7 @@ def test_session_goes_on_when_a_row_comes_less_than_the_gap_later() -> None:
     """A row exactly one gap later begins a new one."""
     spec = Windowed(SessionWindows(10, "event"), COUNT, shows_window=True)
     operator = window_operator_of(spec)
-    operator.process(timed(0, 9, 19), 0)
+    operator.process(timed(0, 9, 19))
 
     results = [value for _, (_, value) in said(operator.finish())]
 
@@ -232,9 +231,9 @@ def test_session_goes_on_when_a_row_comes_less_than_the_gap_later() -> None:
 def test_row_between_two_sessions_makes_them_one() -> None:
     """Nothing is said about either before it is clear that they are two."""
     operator = window_operator_of(Windowed(SessionWindows(10, "event"), SUM))
-    operator.process(timed(0, 15), 0)
+    operator.process(timed(0, 15))
     assert said(operator.advance(8)) == []
-    operator.process([("k", (9, 100))], 0)
+    operator.process([("k", (9, 100))])
 
     assert said(operator.advance(23)) == []
     assert said(operator.advance(24)) == [("k", (24, 115))]
@@ -245,16 +244,16 @@ def test_late_row_makes_a_session_longer_that_was_given() -> None:
     """Within the lateness that is allowed, the longer one is given too."""
     spec = Windowed(SessionWindows(10, "event"), COUNT, lateness_ms=50)
     operator = window_operator_of(spec)
-    operator.process(timed(0), 0)
+    operator.process(timed(0))
     assert said(operator.advance(20)) == [("k", (9, 1))]
 
-    assert operator.process([("k", (LateTimestamp(5, 20), 5))], 0) == [("k", (14, 2))]
+    assert operator.process([("k", (LateTimestamp(5, 20), 5))]) == [("k", (14, 2))]
     assert said(operator.finish()) == []
 
 
 def in_processing_time(
     spec: Windowed, clock: ManualClock, settings: StateSettings | None = None
-) -> Operator:
+) -> Any:
     return window_operator_of(spec, settings, clock, is_timed=False)
 
 
@@ -264,13 +263,13 @@ def test_processing_time_windows_are_over_by_the_clock() -> None:
     window = TimeWindows(100, 20, 0, "processing")
     operator = in_processing_time(Windowed(window, SUM), clock)
     clock.advance("50ms")
-    operator.process([("k", 1), ("k", 2)], 0)
+    operator.process([("k", 1), ("k", 2)])
     assert operator.tick_at_ms == 60
 
     clock.advance("15ms")
     assert said(operator.tick(clock.wall_ms())) == [("k", 3)]
     assert operator.tick_at_ms == 80
-    operator.process([("k", 10)], 0)
+    operator.process([("k", 10)])
     clock.advance("15ms")
     assert said(operator.tick(clock.wall_ms())) == [("k", 13)]
     assert said(operator.finish()) == [("k", 13), ("k", 13), ("k", 13), ("k", 10)]
@@ -282,7 +281,7 @@ def test_clock_that_goes_back_puts_no_row_into_a_window_that_is_over() -> None:
     window = TimeWindows(10, 10, 0, "processing")
     operator = in_processing_time(Windowed(window, COUNT), clock)
     said(operator.tick(100))
-    operator.process([("k", 1)], 0)
+    operator.process([("k", 1)])
 
     assert operator.tick_at_ms == 110
     assert operator.late == []
@@ -293,7 +292,7 @@ def test_processing_time_windows_ask_for_a_call_after_they_were_restored() -> No
     clock = ManualClock()
     spec = Windowed(TimeWindows(10, 10, 0, "processing"), COUNT)
     operator = in_processing_time(spec, clock, MEMORY)
-    operator.process([("k", 1)], 0)
+    operator.process([("k", 1)])
     assert operator.state is not None
     capture = operator.state.capture(Epoch(1), Epoch(0))
 
@@ -312,7 +311,7 @@ def test_windows_by_the_clock_are_told_once_when_tasks_become_one() -> None:
     spec = Windowed(TimeWindows(100, 50, 0, "processing"), COUNT)
     tasks = [in_processing_time(spec, clock, MEMORY) for _ in range(2)]
     for key, task in zip(("quick", "slow"), tasks, strict=True):
-        task.process([(key, 1)], 0)
+        task.process([(key, 1)])
     clock.advance("60ms")
     assert said(tasks[0].tick(clock.wall_ms())) == [("quick", 1)]
     segments: list[Any] = []
@@ -335,9 +334,9 @@ def test_processing_time_session_ends_when_nothing_has_come_for_the_gap() -> Non
     clock = ManualClock()
     spec = Windowed(SessionWindows(10, "processing"), COUNT, shows_window=True)
     operator = in_processing_time(spec, clock)
-    operator.process([("k", 1)], 0)
+    operator.process([("k", 1)])
     clock.advance("8ms")
-    operator.process([("k", 1)], 0)
+    operator.process([("k", 1)])
     assert said(operator.tick(10)) == []
 
     assert operator.tick_at_ms == 18
@@ -362,7 +361,7 @@ def test_trigger_fires_by_rows_and_by_time() -> None:
     clock = ManualClock()
     operator = in_processing_time(spec, clock)
 
-    assert operator.process([("k", n) for n in range(4)], 0) == [("k", [0, 1, 2])]
+    assert operator.process([("k", n) for n in range(4)]) == [("k", [0, 1, 2])]
     assert operator.tick_at_ms == 1000
     assert said(operator.tick(1000)) == [("k", [3])]
     assert said(operator.finish()) == []
@@ -385,7 +384,7 @@ def test_trigger_that_does_not_purge_sees_all_rows_again() -> None:
     spec = Windowed(GlobalWindow(Running(), None), lists)
     operator = in_processing_time(spec, ManualClock())
 
-    made = operator.process([("k", n) for n in range(5)], 0)
+    made = operator.process([("k", n) for n in range(5)])
 
     assert made == [("k", [0, 1]), ("k", [0, 1, 2, 3])]
     assert said(operator.finish()) == []
@@ -395,7 +394,7 @@ def test_trigger_in_event_time_is_called_by_watermarks() -> None:
     """With the time it asked for."""
     spec = Windowed(GlobalWindow(Batches(), "event"), COUNT)
     operator = window_operator_of(spec, MEMORY)
-    operator.process(timed(500), 0)
+    operator.process(timed(500))
 
     assert operator.tick_at_ms is None
     assert said(operator.advance(1499)) == []
@@ -415,7 +414,7 @@ def test_trigger_that_asks_for_the_same_time_again_is_refused() -> None:
     """It would be called for ever."""
     spec = Windowed(GlobalWindow(Stuck(), "event"), COUNT)
     operator = window_operator_of(spec)
-    operator.process(timed(500), 0)
+    operator.process(timed(500))
 
     with pytest.raises(ValueError, match="asks to be called at 1500"):
         said(operator.advance(2000))
@@ -426,7 +425,7 @@ def test_trigger_is_called_for_a_time_before_the_rows_behind_it() -> None:
     spec = Windowed(GlobalWindow(Batches(), "event"), None)
     operator = window_operator_of(spec)
 
-    made = operator.process(timed(0, 999, 1001), 0)
+    made = operator.process(timed(0, 999, 1001))
 
     assert [value for _, (_, value) in made] == [[0, 999]]
 
@@ -437,7 +436,7 @@ def test_failing_function_names_its_row() -> None:
     rows = [("k", (1, 1)), ("k", (2, 2)), ("k", (3, "x"))]
 
     with pytest.raises(TypeError) as raised:
-        operator.process(rows, 0)
+        operator.process(rows)
 
     assert blame(raised.value, operator, rows).row_index == 2
 
@@ -449,7 +448,7 @@ def test_batch_that_failed_leaves_nothing_behind() -> None:
     rows = [("k", (21, 1)), ("j", (35, "x")), ("j", (36, 2))]
     undo = operator.begin_undo(rows)
     with pytest.raises(TypeError):
-        operator.process(rows, 0)
+        operator.process(rows)
     undo()
 
     assert said(operator.finish()) == []
@@ -459,14 +458,14 @@ def test_count_windows_share_what_they_have_in_common_again_after_a_failure() ->
     """What was remembered of panes that were put back is forgotten."""
     spec = Windowed(CountWindows(20, 2, drops_incomplete=True), SUM)
     operator = window_operator_of(spec, MEMORY, is_timed=False)
-    operator.process([("k", n) for n in range(21)], 0)
+    operator.process([("k", n) for n in range(21)])
     bad = [("k", 21), ("k", 22), ("k", "x")]
     undo = operator.begin_undo(bad)
     with pytest.raises(TypeError):
-        operator.process(bad, 0)
+        operator.process(bad)
     undo()
 
-    made = operator.process([("k", n) for n in range(100, 103)], 0)
+    made = operator.process([("k", n) for n in range(100, 103)])
 
     assert made == [("k", sum(range(2, 21)) + 100), ("k", sum(range(4, 21)) + 303)]
 
@@ -474,11 +473,11 @@ def test_count_windows_share_what_they_have_in_common_again_after_a_failure() ->
 def test_iteration_begins_every_round_with_no_windows() -> None:
     """Nothing of a round is left, and time begins anew."""
     operator = window_operator_of(Windowed(tumbling(), COUNT))
-    operator.process(timed(5), 0)
+    operator.process(timed(5))
     said(operator.advance(100))
-    operator.process(timed(105), 0)
-    operator.restart(frozenset())
-    operator.process(timed(7), 0)
+    operator.process(timed(105))
+    operator.reset()
+    operator.process(timed(7))
 
     assert said(operator.finish()) == [("k", (9, 1))]
     assert operator.late == []
