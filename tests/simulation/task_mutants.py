@@ -15,9 +15,10 @@ from millstream.protocol.align import Aligner
 from millstream.runtime.chain import Chain
 from millstream.runtime.channels import InputChannel, OutputChannel
 from millstream.runtime.compacting import Compactions
-from millstream.runtime.intake import SourceIntake
+from millstream.runtime.cutter import Cutter
 from millstream.runtime.restoring import Restoration
 from millstream.runtime.sealing import Sealer
+from millstream.runtime.source_intake import SourceIntake
 from millstream.runtime.task import Task
 from millstream.state.dirty_keys import TouchedKeys
 from millstream.state.row_codec import DELETED
@@ -90,12 +91,12 @@ def held_rows_are_not_flushed(patch: Patch) -> None:
 @canary(flows.in_order, "Rows written before the cut wait for the next one.", seed=3)
 def sinks_are_not_sealed_at_a_cut(patch: Patch) -> None:
 
-    def cut(original: Any, self: Task, barrier: Barrier) -> None:
+    def cut(original: Any, self: Cutter, barrier: Barrier) -> None:
         seal, self._seal = self._seal, lambda *_: None  # type: ignore[method-assign]
         original(self, barrier)
         self._seal = seal  # type: ignore[method-assign]
 
-    wrapped(patch, Task, "_cut", cut)
+    wrapped(patch, Cutter, "cut", cut)
 
 
 @canary(
@@ -105,7 +106,7 @@ def sinks_are_not_sealed_at_a_cut(patch: Patch) -> None:
 )
 def paused_tasks_go_on(patch: Patch) -> None:
     never = property(lambda _: False, lambda *_: None)
-    patch.setattr(Task, "_is_paused", never, raising=False)
+    patch.setattr(Cutter, "is_paused", never, raising=False)
 
 
 # State

@@ -17,9 +17,9 @@ from millstream.plan.iteration import Port
 from millstream.protocol.align import Aligner, Phase
 from millstream.protocol.rounds import Decider, Head, HeadPhase
 from millstream.protocol.termination import TerminationDetector
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.free_head import FreeHeadIntake
 from millstream.runtime.head import HeadIntake
-from millstream.runtime.intake import ChannelIntake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ BRANCHES: dict[str, tuple[type[Any], str, Callable[..., Any]]] = {
     "a loop is over while a barrier goes round": (
         ChannelIntake,
         "_end_loop",
-        lambda intake: intake._aligner.phase is Phase.LOGGING,
+        lambda intake: intake.aligner.phase is Phase.LOGGING,
     ),
     "an epoch waits for the end of a round": (
         Decider,

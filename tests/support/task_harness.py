@@ -12,8 +12,8 @@ from millstream.operators.build import TaskContext, build_chain
 from millstream.plan import nodes as specs
 from millstream.plan.stages import Stage
 from millstream.runtime.channels import InputChannel, LocalCarrier, OutputChannel
-from millstream.runtime.intake import SourceIntake
 from millstream.runtime.router import Router
+from millstream.runtime.source_intake import SourceIntake
 from millstream.runtime.task import Task, TaskPhase
 from millstream.testing import ManualClock, ScriptedSource
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from millstream.connectors.base import Source
     from millstream.plan.spec import Spec
+    from millstream.runtime.observer import Observer
     from millstream.runtime.task_cut import TaskCut
     from millstream.state.settings import StateSettings
 
@@ -44,6 +45,7 @@ class TaskHarness:
         offsets: dict[str, int | None] | None = None,
         settings: StateSettings | None = None,
         carries_splits: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         source = (
             rows if isinstance(rows, ScriptedSource) else IterableSource(lambda: rows)  # type: ignore[arg-type, return-value]
@@ -79,6 +81,7 @@ class TaskHarness:
             slice_batches=slice_batches,
             on_cut=self.cuts.append,
             on_end=self.ends.append,
+            observer=observer,
         )
 
     def run(self, **how: bool) -> bool:

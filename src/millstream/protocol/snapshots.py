@@ -182,7 +182,8 @@ class SnapshotCore:
         self._is_snapshot_wanted = False
         #: Whether the open epoch is one that somebody wants, and would want again.
         self._is_rolling = False
-        self._is_pause_wanted = False
+        #: Whether somebody waits for all tasks to pause behind an epoch.
+        self.is_pause_wanted = False
         self._is_stop_wanted = False
         #: Whether the job is to end behind the last complete epoch.
         self._is_stopped = False
@@ -213,7 +214,7 @@ class SnapshotCore:
                 self._is_snapshot_wanted = True
                 return self._advanced()
             case PauseRequested():
-                self._is_pause_wanted = True
+                self.is_pause_wanted = True
                 return self._advanced()
             case StopRequested():
                 self._is_stop_wanted = True
@@ -256,7 +257,7 @@ class SnapshotCore:
         self._newest, self.ended_tasks = {}, set()
         self._now_ns = event.now_ns
         self._is_interrupted = self._is_pausing = False
-        self._is_pause_wanted = False
+        self.is_pause_wanted = False
         self._wait(self._interval_ns)
         return self._advanced()
 
@@ -357,7 +358,7 @@ class SnapshotCore:
             self.phase = Phase.PAUSED
             self._is_stopped = True
             return [Stopped(store.epoch)]
-        if self._is_pausing and self._is_pause_wanted:
+        if self._is_pausing and self.is_pause_wanted:
             self.phase = Phase.PAUSED
             return [Paused(store.epoch)]
         # A job that stands still meanwhile must be given time to go on as well.
@@ -460,7 +461,7 @@ class SnapshotCore:
 
     @property
     def _must_pause(self) -> bool:
-        return self._is_pause_wanted or self._is_stop_wanted
+        return self.is_pause_wanted or self._is_stop_wanted
 
     def _open(self) -> list[Command]:
         assert self._storing is None, "the epoch before is committed"

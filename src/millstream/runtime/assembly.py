@@ -19,6 +19,7 @@ from millstream.plan.nodes import Read
 from millstream.plan.physical import Channel, PhysicalPlan, lay_out
 from millstream.protocol.batching import BatchSize
 from millstream.runtime.chain import FAILURES, TaskFailedError
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.channels import (
     BackChannel,
     CreditReturn,
@@ -30,8 +31,8 @@ from millstream.runtime.channels import (
 from millstream.runtime.free_head import FreeHeadIntake
 from millstream.runtime.guard import Guard
 from millstream.runtime.head import DeciderIntake, HeadIntake
-from millstream.runtime.intake import ChannelIntake, SourceIntake
 from millstream.runtime.router import Router, make_router
+from millstream.runtime.source_intake import SourceIntake
 from millstream.runtime.splits import SplitsHeard
 from millstream.runtime.task import Task
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from millstream.protocol.ids import ChannelId, Epoch, Generation, PeerId
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.intake import Intake
+    from millstream.runtime.observer import Observer
     from millstream.runtime.task_cut import TaskCut
     from millstream.runtime.timers import Timers
     from millstream.values import Rows
@@ -117,6 +119,7 @@ class _Assembler:
     made: Assembly
     intakes: dict[tuple[int, int], Intake]
     credit_bytes: int
+    observer: Observer | None
     #: Where rows leave a loop, by the node of its head and the index of the task.
     exits: dict[tuple[int, int], list[OutputChannel]] = field(default_factory=dict)
 
@@ -138,7 +141,9 @@ class _Assembler:
             )
             return
         ends = [self._input(c) for c in self.plan.inputs(stage.id, index)]
-        self.intakes[stage.id, index] = self._channel_intake(stage, index, ends)
+        intake = self._channel_intake(stage, index, ends)
+        intake.observer = self.observer
+        self.intakes[stage.id, index] = intake
 
     def _own_splits(self, source: Stage, index: int) -> list[Split]:
         """Return the splits that a task of a source reads."""
@@ -247,11 +252,12 @@ class _Assembler:
             slice_batches=config.slice_batches,
             on_cut=self.on_cut,
             on_end=self.on_end,
+            epoch=self.beginning.epoch,
             guard=None if letters is None else Guard(letters),
+            observer=self.observer,
         )
         unknown = task.states().keys() - self.deployment.fingerprints.keys()
         assert not unknown, f"{unknown} keep state and have no fingerprint"
-        task.epoch = self.beginning.epoch
         if (stage.id, index) in self.beginning.ended:
             task.end_at_once(was_left=stage.id in self.beginning.unread)
         elif stage.id in self.beginning.spent:
@@ -325,12 +331,14 @@ def assemble(
     on_cut: Callable[[TaskCut], None],
     on_end: Callable[[TaskCut], None],
     beginning: Beginning,
+    observer: Observer | None = None,
 ) -> Assembly:
     """Make the tasks whose indexes are placed on the worker `own_id`."""
     plan = lay_out(deployment.stages, deployment.worker_count)
     assembler = _Assembler(
         deployment, plan, own_id, placement, generation, network, clock, timers, emit,
         on_cut, on_end, beginning, Assembly(), {}, _credit_bytes(deployment.config, plan),
+        observer,
     )  # fmt: skip
     for stage in deployment.stages.stages:
         if stage.loop_state is not None:
@@ -345,6 +353,8 @@ def assemble(
         assembler.make_intake(stage, index)
     for stage, index in reversed(own):
         assembler.make_task(stage, index)
+    if observer is not None:
+        observer.deployed(generation, assembler.made)
     return assembler.made
 
 

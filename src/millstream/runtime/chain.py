@@ -16,7 +16,7 @@ from millstream.operators.base import (
     TwoInputOperator,
 )
 from millstream.operators.failure import blame, blame_key, is_one_to_one
-from millstream.operators.loops.deciding import RoundDecider
+from millstream.operators.loops.deciding import FreeLoopDecider, RoundDecider
 from millstream.operators.time.assign import TimestampAssigner
 from millstream.plan.iteration import Outlet
 from millstream.plan.nodes import Combine
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from millstream.plan.stages import Stage
     from millstream.protocol.rounds import RoundsSoFar
     from millstream.protocol.watermark import Watermark
+    from millstream.runtime.elements import TakenBatch
     from millstream.runtime.guard import Guard, Guarded
     from millstream.runtime.intake import Intake
     from millstream.runtime.router import Router
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     _Step = tuple[Operator, Callable[[Batch], Batch], TimedOperator | None]
     """An operator, what it does to a batch, and itself if it may have late rows."""
 
-__all__ = ["FAILURES", "Chain", "TaskFailedError"]
+__all__ = ["FAILURES", "Chain", "TaskFailedError", "closing_failed"]
 
 FAILURES = (Exception, SystemExit)
 """What counts as an error of a user's function; Ctrl-C is not one."""
@@ -52,6 +53,13 @@ class TaskFailedError(Exception):
         self.blame = blame
         self.node = node
         self.position = position
+
+
+def closing_failed(error: BaseException, node: Node) -> TaskFailedError:
+    """Return what tells the coordinator that something could not be closed."""
+    failure = TaskFailedError(None, node, "when it was closed")
+    failure.__cause__ = error
+    return failure
 
 
 class Chain:
@@ -82,9 +90,12 @@ class Chain:
         self._routers = routers
         self._intake = intake
         self._guard = guard
+        self._cores = [o for o in operators if isinstance(o, FreeLoopDecider)]
         self._batch_rows = 0
         #: Those that may have enough before their input ends.
-        self.early_ending = [o for o in operators if isinstance(o, EarlyEndingOperator)]
+        self._early_ending = [
+            o for o in operators if isinstance(o, EarlyEndingOperator)
+        ]
         self._deciders = [o for o in operators if isinstance(o, RoundDecider)]
         self._one_input = [o for o in operators if isinstance(o, OneInputOperator)]
         self._two_input = [o for o in operators if isinstance(o, TwoInputOperator)]
@@ -118,16 +129,22 @@ class Chain:
         """How far an iteration has come that is decided over here."""
         return self._deciders[0].rounds if self._deciders else None
 
-    def process(self, rows: Batch, port: int) -> None:
+    def process(self, batch: TakenBatch) -> None:
         """Run a batch of the intake through all operators."""
+        rows, port, outlet = batch
         self._batch_rows = len(rows)
         self.rows_in += len(rows)
         steps = self._steps_by_port.get(port)
         if steps is None:
             steps = self._steps_by_port[port] = self._steps_of(port)
-        self._run(rows, steps)
+        self._run(rows, steps, outlet)
 
-    def _run(self, rows: Batch, steps: list[_Step]) -> None:
+    def validate(self) -> None:
+        """Assert what the core of a loop promises that is decided over here."""
+        for core in self._cores:
+            core.validate()
+
+    def _run(self, rows: Batch, steps: list[_Step], outlet: int = 0) -> None:
         """Run rows through operators and route what comes out."""
         for operator, process, timed in steps:
             if len(rows) == 0:
@@ -139,7 +156,7 @@ class Chain:
             if timed is not None and len(timed.late) > 0:
                 self._send_late(timed)
         if len(rows) > 0:
-            self._route(rows)
+            self._route(rows, outlet)
 
     def _guarded(self, guarded: Guarded, operator: Operator, rows: Batch) -> Batch:
         is_first = operator is self.operators[0]
@@ -149,9 +166,9 @@ class Chain:
 
         return guarded.process(rows, self.now_ns, locate)
 
-    def _route(self, rows: Batch) -> None:
+    def _route(self, rows: Batch, outlet: int) -> None:
         self.rows_out += len(rows)
-        for router in self._routers[self._intake.outlet]:
+        for router in self._routers[outlet]:
             try:
                 if self._guard is not None and router.is_guarded:
                     last = self._stage.nodes[-1]
@@ -198,6 +215,46 @@ class Chain:
             position = self._intake.position(index, self._batch_rows)
         return TaskFailedError(found, found.node, position)
 
+    def satisfied(self) -> list[EarlyEndingOperator]:
+        """Return the operators that need nothing more of the input."""
+        return [operator for operator in self._early_ending if operator.is_satisfied]
+
+    def finish(
+        self, seal: Callable[[Operator], None], over: frozenset[int] = frozenset()
+    ) -> Iterator[None]:
+        """Let the operators flush for the last time that come behind all nodes in `over`."""
+        for index, operator in enumerate(self.operators):
+            if over.isdisjoint(node.id for node in operator.nodes):
+                yield from self.emit_from(index, operator.finish)
+                seal(operator)
+
+    def reset(self, ended: frozenset[int]) -> None:
+        """Forget the rows of a round, but those of ports that have ended for good."""
+        for two_input in self._two_input:
+            two_input.reset(ended)
+        for one_input in self._one_input:
+            one_input.reset()
+
+    def reset_after_flush(self) -> None:
+        """Reset the operators of a free loop, in which rows may come again."""
+        for operator in self.operators:
+            operator.reset_after_flush()
+
+    def close(self) -> list[TaskFailedError]:
+        """Close every operator, whoever raises; return what went wrong."""
+        failures = []
+        for operator in self.operators:
+            try:
+                operator.close()
+            except FAILURES as error:
+                failures.append(closing_failed(error, operator.nodes[0]))
+        return failures
+
+    def flush_all(self) -> None:
+        """Send on what operators held back only to save work, front to back."""
+        for index in range(len(self.operators)):
+            self.flush(index)
+
     def flush(self, index: int) -> None:
         """Send on what an operator held back only to save work."""
         operator = self.operators[index]
@@ -221,7 +278,7 @@ class Chain:
                 yield from self.emit_from(index, advance, occasion)
             if not operator.nodes[-1].makes_times:
                 return
-        for router in self._routers[self._intake.outlet]:
+        for router in self._routers[0]:
             for output in router.channels:
                 if output.channel.edge.carries_time:
                     output.put_mark(watermark)
@@ -253,17 +310,6 @@ class Chain:
         """Note that nothing more comes on an input, while others go on."""
         for operator in self._two_input:
             operator.on_input_end(port)
-
-    def reset(self) -> None:
-        """Let the operators begin anew behind a flush that was not the last one."""
-        if not self._intake.has_rounds:
-            for operator in self.operators:
-                operator.reset_after_flush()
-            return
-        for two_input in self._two_input:
-            two_input.reset(self._intake.ended_ports)
-        for one_input in self._one_input:
-            one_input.reset()
 
     def _send_late(self, operator: TimedOperator) -> None:
         """Send what came too late for an operator to whoever reads that."""

@@ -393,6 +393,8 @@ class OutputChannel:
         self.channel = channel
         self.carrier = carrier
         self.is_closed = False
+        #: Rows put in so far.
+        self.rows_put = 0
         self._policy: BufferPolicy = channel.edge.buffer
         self._parts: list[Batch] = []
         self._row_count = 0
@@ -418,6 +420,7 @@ class OutputChannel:
             return
         was_empty = not self._parts
         self._parts.append(rows)
+        self.rows_put += len(rows)
         self._row_count += len(rows)
         if self._row_count >= self._policy.rows:
             self.send_ready()

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from millstream.ports import Background, Clock, Network, NetworkEvent
     from millstream.protocol.job_events import Outcome
     from millstream.runtime.deployment import Deployment
+    from millstream.runtime.observer import DriverObserver
     from millstream.runtime.snapshots import DriverContext
 
 __all__ = ["Coordinator", "Recovery"]
@@ -128,6 +129,7 @@ class Coordinator:
         *,
         background: Background,
         driver: DriverContext,
+        observer: DriverObserver | None = None,
     ) -> None:
         self.results = driver.results
         #: What all workers have done.
@@ -142,6 +144,7 @@ class Coordinator:
         self._network = network
         self._clock = clock
         self._config = deployment.config
+        self._observer = observer
         self._events: EventQueue[Event] = EventQueue(self._decide)
         self._inbox: list[Event | Savepoint] = []
         self._inbox_lock = threading.Lock()
@@ -159,6 +162,7 @@ class Coordinator:
             self._carry_out_snapshot,
             story=self.story,
             wall_ms=clock.wall_ms,
+            observer=observer,
         )
         manifest = driver.manifest
         self._core = JobCore(
@@ -203,6 +207,11 @@ class Coordinator:
     def placement(self) -> tuple[PeerId, ...]:
         """The worker that hosts each task index."""
         return self._core.placement
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether a worker has no tasks while another one has several."""
+        return self._core.is_uneven
 
     @property
     def lost_workers(self) -> tuple[PeerId, ...]:
@@ -354,7 +363,10 @@ class Coordinator:
                 self.snapshots.compacted(message)
 
     def _decide(self, event: Event) -> None:
-        for command in self._core.handle(event):
+        commands = self._core.handle(event)
+        if self._observer is not None:
+            self._observer.decided(self._core, event)
+        for command in commands:
             self._carry_out(command)
         if self._core.phase in {Phase.STOPPING, Phase.ENDED}:
             self.snapshots.halt()

@@ -14,12 +14,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from millstream.plan.frame_windows import TIME
-from millstream.plan.iteration import LoopHead, Outlet, Port, loop_position_name
+from millstream.plan.iteration import LoopHead, Port, loop_position_name
 from millstream.protocol.align import BatchArrived, Phase
-from millstream.protocol.barrier import RoundEnd
+from millstream.protocol.barrier import FLUSH, ROUND_END, Hops, RoundEnd
 from millstream.protocol.rounds import HeadPhase
 from millstream.protocol.termination import ProbeState
 from millstream.protocol.watermark import BEGINNING, Watermark
+from millstream.runtime.elements import MarkDue, TakenBatch
 from millstream.runtime.loop_intake import LoopIntake
 from millstream.state.base import ALL_SHARDS, Segment, SegmentKind
 from millstream.state.plain import decode, encode
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from millstream.protocol.rounds import Decision
     from millstream.protocol.termination import TerminationProbe
     from millstream.runtime.channels import InputChannel, Mark, OutputChannel
+    from millstream.runtime.elements import Element
     from millstream.state.base import ShardRange, State
-    from millstream.values import Batch as Rows
+    from millstream.values import Batch
 
 __all__ = ["FreeHeadIntake"]
 
@@ -58,25 +60,35 @@ class FreeHeadIntake(LoopIntake):
         self._least_of = _least_of(node)
         self._probing = ProbeState()
         self._in_flight = InFlight()
+        #: Whether those who would read on have paused, and only the barrier is read.
+        self._is_holding = False
 
     def states(self) -> dict[str, State]:
         """Return what was under way in the loop at the last cut."""
         return {loop_position_name(self._node.name, has_rounds=False): self._in_flight}
 
-    def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
-        """Return a batch for the body or the decider, or None."""
+    def release(self, *, is_pausing: bool) -> bool:
+        """Read on; rows only when the barrier has come round, if `is_pausing`."""
+        is_sealed = super().release(is_pausing=is_pausing)
+        self._is_holding = is_pausing and not is_sealed
+        return is_sealed
+
+    def resume(self) -> None:
+        """Let rows pass again."""
+        self._is_holding = False
+
+    def take(self, now_ns: int) -> Element | None:  # noqa: ARG002 - as sources
+        """Return a batch for the body or the decider, or what is due."""
         self._deliver_restored()
         self._let_come_round()
         self._look_around()
         while not self._is_interrupted():
-            if self.is_holding:
-                # Those who would read on have paused; the barrier still comes round.
+            if self._is_holding:
                 if not self._ready:
-                    return None
+                    break
                 self._read(self._ready.popleft())
             elif self._outbox:
-                self.outlet = Outlet.DECIDER
-                return [self._outbox.popleft()], 0
+                return self._next_word()
             elif self._messages:
                 self._hear(self._messages.popleft())
             elif self._left:
@@ -88,28 +100,28 @@ class FreeHeadIntake(LoopIntake):
             elif self._ready:
                 self._read(self._ready.popleft())
             else:
-                return None
-        return None
+                break
+        return self._next_due()
 
     def _let_come_round(self) -> None:
         """Log what was under way at the last cut, though nobody reads what it becomes.
 
         Who reads no more today may do so again after a recovery.
         """
-        while self._is_unsettled and self._ready and not self.is_sealed:
+        while self._is_unsettled and self._ready and not self._due:
             self._read(self._ready.popleft())
             self._delivered.clear()
 
     @property
     def _is_unsettled(self) -> bool:
-        is_logging = self._aligner.phase is Phase.LOGGING
+        is_logging = self.aligner.phase is Phase.LOGGING
         return is_logging and self._is_unread and self._head.phase is HeadPhase.OVER
 
     def _end_loop(self) -> None:
         if not self._is_unsettled:
             super()._end_loop()
 
-    def _pass_on(self) -> tuple[Rows, int] | None:
+    def _pass_on(self) -> TakenBatch | MarkDue | None:
         rows, channel, hops = self._delivered[0]
         if channel.port == Port.DECISIONS:
             self._delivered.popleft()
@@ -122,18 +134,17 @@ class FreeHeadIntake(LoopIntake):
         if self._is_unread:
             self._delivered.popleft()
             return None
-        self.outlet = Outlet.BODY
         if self._hops_max is not None and channel.port == Port.RETURNED:
             hops += 1
             self._check_hops(hops)
         if hops != self._hops:
-            self.hops_due = self._hops = hops
-            return None
+            self._hops = hops
+            return MarkDue(Hops(hops))
         self._delivered.popleft()
         self._current = channel
         if channel.port == Port.RETURNED:
             self._probing.come_back(len(rows), self._least_of(rows))
-        return rows, 0
+        return TakenBatch(rows)
 
     def _pass_mark(self, channel: InputChannel, mark: Watermark | RoundEnd) -> None:
         """Take note of a mark, now that all rows in front of it were passed on."""
@@ -167,24 +178,22 @@ class FreeHeadIntake(LoopIntake):
 
     def _carry_out(self, decision: Decision) -> None:
         probe: TerminationProbe = decision.value
-        self.is_flush_due = probe.asks_flush
         if decision.is_over:
             self._head.given()
             return
         self._head.replayed()
-        self.outlet = Outlet.BODY
-        self.is_mark_due = True
         self._probing.begin(self._watermark())
         if probe.watermark != self._told:
-            self.watermark_due = self._told = probe.watermark
+            self._told = probe.watermark
+            self._due.append(probe.watermark)
+        self._due.append(MarkDue(FLUSH if probe.asks_flush else ROUND_END))
 
-    def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
+    def _note(self, channel: InputChannel, element: Batch | Mark) -> None:
         if isinstance(element, Watermark):
             self._delivered.append((element, channel, channel.hops))
         elif isinstance(element, RoundEnd):
             # Rows in front of it may have to wait for a cut.
-            mark = BatchArrived(channel.channel.id, (element, channel.hops))
-            self._apply(self._aligner.handle(mark))
+            self._align(BatchArrived(channel.channel.id, (element, channel.hops)))
         else:
             super()._note(channel, element)
 
@@ -205,6 +214,7 @@ class FreeHeadIntake(LoopIntake):
         return "in records that came round"
 
     def _keep_log(self, logged: list[tuple[int, Any, int]]) -> None:
+        self._is_holding = False
         returned = [(b, hops) for port, b, hops in logged if port == Port.RETURNED]
         self._in_flight.fill([b for b in returned if not isinstance(b[0], RoundEnd)])
 
@@ -230,7 +240,7 @@ class InFlight:
     """Batches that were under way in a loop at a cut; none of them is ever stored twice."""
 
     def __init__(self) -> None:
-        self.restored: list[tuple[Rows, int]] = []
+        self.restored: list[tuple[Batch, int]] = []
         self._capture = _Capture()
 
     def capture(self, epoch: Epoch, since: Epoch) -> _Capture:  # noqa: ARG002 - all anew
@@ -238,7 +248,7 @@ class InFlight:
         self._capture = _Capture()
         return self._capture
 
-    def fill(self, batches: list[tuple[Rows, int]]) -> None:
+    def fill(self, batches: list[tuple[Batch, int]]) -> None:
         """Take the batches, with how often they had gone round."""
         self._capture.batches = batches
 
@@ -263,7 +273,7 @@ class InFlight:
 
 class _Capture:
     def __init__(self) -> None:
-        self.batches: list[tuple[Rows, int]] = []
+        self.batches: list[tuple[Batch, int]] = []
 
     def segments(self, operator: str, task: int) -> Iterator[Segment]:
         payload = _ANEW + encode(self.batches)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from millstream.operators.loops.deciding import CONTROL_PORT
 from millstream.operators.loops.rounds import ReturningRound
 from millstream.plan.iteration import Outlet, Port, loop_position_name
-from millstream.protocol.barrier import RoundEnd
+from millstream.protocol.barrier import ROUND_END, RoundEnd
 from millstream.protocol.rounds import HeadPhase, SidesEnded
 from millstream.protocol.watermark import Watermark
-from millstream.runtime.intake import ChannelIntake
+from millstream.runtime.channel_intake import ChannelIntake
+from millstream.runtime.elements import MarkDue, TakenBatch
 from millstream.runtime.loop_intake import LoopIntake
 from millstream.state.task_state import TaskState
 
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from millstream.protocol.barrier import Barrier
     from millstream.protocol.rounds import Decision
     from millstream.runtime.channels import InputChannel, Mark, OutputChannel
+    from millstream.runtime.elements import Element
     from millstream.state.base import State
-    from millstream.values import Batch as Rows
+    from millstream.values import Batch
 
 __all__ = ["DeciderIntake", "HeadIntake"]
 
@@ -66,17 +68,16 @@ class HeadIntake(LoopIntake):
             loop_position_name(self._name, has_rounds=True): self._rounds_state,
         }
 
-    def take(self, now_ns: int) -> tuple[Rows, int] | None:  # noqa: ARG002 - as sources
-        """Return a batch for the body, the decider or what follows, or None."""
+    def take(self, now_ns: int) -> Element | None:  # noqa: ARG002 - as sources
+        """Return a batch for the body, the decider or what follows, or what is due."""
         self._look_around()
         while not self._is_interrupted():
             if self._outbox:
-                self.outlet = Outlet.DECIDER
-                return [self._outbox.popleft()], 0
+                return self._next_word()
             if self._head.phase in {HeadPhase.REPLAYING, HeadPhase.GIVING}:
                 batch = self._next_batch()
                 if batch is not None:
-                    return batch, 0
+                    return batch
             elif self._messages and not self._is_cut_first():
                 self._hear(self._messages.popleft())
             elif self._left:
@@ -87,8 +88,8 @@ class HeadIntake(LoopIntake):
             elif self._ready:
                 self._read(self._ready.popleft())
             else:
-                return None
-        return None
+                break
+        return self._next_due()
 
     def _is_cut_first(self) -> bool:
         """Whether an epoch must be cut before the next decision is heard.
@@ -97,7 +98,7 @@ class HeadIntake(LoopIntake):
         epoch in front of it waits.  In a loop inside another one an epoch waits for the end
         of the outer round, and that for decisions.
         """
-        aligner = self._aligner
+        aligner = self.aligner
         return aligner.is_cut_due if self._head.is_nested else aligner.is_cut_ahead
 
     def _read(self, channel: InputChannel) -> None:
@@ -113,24 +114,24 @@ class HeadIntake(LoopIntake):
         else:
             super()._read(channel)
 
-    def _next_batch(self) -> Any | None:
+    def _next_batch(self) -> TakenBatch | None:
         """Return the next batch of a round or a result; at its end go on."""
         is_replaying = self._head.phase is HeadPhase.REPLAYING
-        self.outlet = Outlet.BODY if is_replaying else Outlet.RESULT
-        for batch in self._giving:
-            if len(batch) > 0:
-                return batch
+        outlet = Outlet.BODY if is_replaying else Outlet.RESULT
+        for rows in self._giving:
+            if len(rows) > 0:
+                return TakenBatch(rows, outlet=outlet)
         if is_replaying:
             self._head.replayed()
-            self.is_mark_due = True
             self._ready.extendleft(reversed(self._early))
             self._early.clear()
         else:
             self._head.given()
-            self.is_mark_due = self._head.is_nested
+        if is_replaying or self._head.is_nested:
+            self._due.append(MarkDue(ROUND_END, outlet))
         return None
 
-    def _take_in(self, rows: Rows, channel: InputChannel) -> None:
+    def _take_in(self, rows: Batch, channel: InputChannel) -> None:
         self._current = channel
         if channel.port == Port.INPUT:
             self._check_collecting()
@@ -158,7 +159,7 @@ class HeadIntake(LoopIntake):
         give = self._held.result if decision.is_over else self._held.begin
         self._giving = give(decision)
 
-    def _note(self, channel: InputChannel, element: Rows | Mark) -> None:
+    def _note(self, channel: InputChannel, element: Batch | Mark) -> None:
         if isinstance(element, Watermark):
             # All is there before a round begins, and time is over when the round is.
             return
@@ -187,7 +188,7 @@ class HeadIntake(LoopIntake):
             return "before the first round"
         return f"in round {self._head.decided}"
 
-    def _keep_log(self, logged: list[tuple[int, Rows, int]]) -> None:
+    def _keep_log(self, logged: list[tuple[int, Batch, int]]) -> None:
         """Drop what was in flight: only decisions, which are told again."""
         assert all(port == Port.DECISIONS for port, _, _ in logged)
 
@@ -217,7 +218,7 @@ class DeciderIntake(ChannelIntake):
             self._outside.append(SidesEnded())
 
     @property
-    def is_round_over(self) -> bool:
+    def _is_round_over(self) -> bool:
         """Whether all results of a round have come."""
         return bool(self._rounds_ended) and self._rounds_ended == self._rounds
 
@@ -225,10 +226,10 @@ class DeciderIntake(ChannelIntake):
         """Let the decider find a place between two rounds."""
         self._outside.append(barrier)
 
-    def take(self, now_ns: int) -> tuple[Rows, int] | None:
-        """Return a batch and its input port, or None."""
-        if self._outside and self.barrier is None:
-            return [self._outside.popleft()], CONTROL_PORT
+    def take(self, now_ns: int) -> Element | None:
+        """Return what comes from outside, then what channels bring."""
+        if self._outside and not self._due:
+            return TakenBatch([self._outside.popleft()], CONTROL_PORT)
         return super().take(now_ns)
 
     def _end(self, channel: InputChannel) -> None:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from millstream.plan.iteration import Port
+from millstream.plan.iteration import Outlet, Port
 from millstream.protocol.align import EpochAnnounced
 from millstream.protocol.rounds import (
     Decision,
@@ -22,7 +22,8 @@ from millstream.protocol.rounds import (
     HeadUnread,
     LoopUnread,
 )
-from millstream.runtime.intake import ChannelIntake
+from millstream.runtime.channel_intake import ChannelIntake
+from millstream.runtime.elements import TakenBatch
 
 if TYPE_CHECKING:
     from millstream.protocol.ids import ChannelId
@@ -74,7 +75,7 @@ class LoopIntake(ChannelIntake, ABC):
 
     def _look_around(self) -> None:
         """Do what is due before anything is taken."""
-        if self._head.phase is HeadPhase.OVER and self.barrier is None:
+        if self._head.phase is HeadPhase.OVER and not self._due:
             self._end_loop()
         if self._exits is not None and all(exit_.is_closed for exit_ in self._exits):
             self._exits = None
@@ -82,20 +83,23 @@ class LoopIntake(ChannelIntake, ABC):
 
     def _is_interrupted(self) -> bool:
         """Whether something must be done before the next batch, or there is none."""
-        is_due = self.is_mark_due or self.is_sealed or self.hops_due is not None
-        is_due |= self.watermark_due is not None
-        return is_due or bool(self.barrier) or self._head.phase is HeadPhase.OVER
+        return bool(self._due) or self._head.phase is HeadPhase.OVER
 
     def _hear(self, message: Any) -> None:
         match message:
             case EpochPassedOn(barrier):
-                self._apply(self._aligner.handle(EpochAnnounced(barrier)))
+                self._align(EpochAnnounced(barrier))
             case LoopUnread():
                 self._is_unread = True
                 self._leave_inputs()
             case Decision():
                 if self._head.decide(message):
                     self._carry_out(message)
+
+    def validate(self) -> None:
+        """Assert what its cores promise."""
+        super().validate()
+        self._head.validate()
 
     def _leave_inputs(self) -> None:
         """Read no more input; the ends of the channels are taken one after the other."""
@@ -123,6 +127,16 @@ class LoopIntake(ChannelIntake, ABC):
         """Take note that all input has come, of the loop or of a round around it."""
         if self._head.end_input():
             self._tell_ready(None)
+
+    def _tell_time(self) -> None:
+        """Tell nothing: how far time has come in a loop is for the decider to say."""
+
+    def _note_end(self, port: int) -> None:
+        """Tell nothing: a head has no operators."""
+
+    def _next_word(self) -> TakenBatch:
+        """Return what the decider is told next."""
+        return TakenBatch([self._outbox.popleft()], outlet=Outlet.DECIDER)
 
     def _tell_ready(self, part: Any) -> None:
         self._outbox.append(HeadReady(self._index, self._head.decided, part))

@@ -12,7 +12,6 @@ from millstream.protocol.messages import Sealed
 from millstream.protocol.metrics import OutputMetrics, RoundMetrics, TaskMetrics
 from millstream.protocol.watermark import BEGINNING
 from millstream.runtime.channels import RemoteCarrier
-from millstream.runtime.intake import ChannelIntake
 from millstream.state.table_and_time import TableAndTime
 
 if TYPE_CHECKING:
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
 
     from millstream.protocol.rounds import RoundsSoFar
     from millstream.runtime.channels import OutputChannel
-    from millstream.runtime.intake import Intake
     from millstream.runtime.sealing import Report
     from millstream.runtime.task import Task
-    from millstream.runtime.task_time import TaskTime
     from millstream.state.base import State
 
 __all__ = ["SPLITS_MAX", "measured", "note_stored"]
@@ -32,29 +29,23 @@ SPLITS_MAX = 16
 """Splits of a task that are reported; the slowest ones hold time back."""
 
 
-def measured(
-    task: Task,
-    intake: Intake,
-    outputs: Iterable[OutputChannel],
-    time: TaskTime,
-    now_ns: int,
-) -> TaskMetrics:
+def measured(task: Task, now_ns: int) -> TaskMetrics:
     """Return what a task has done, and how it stands."""
     # A reader that has taken the end gives no credit back.
-    channels = list(outputs)
+    channels, intake, time = task.outputs.channels, task.intake, task.time
     open_channels = [] if task.has_ended else channels
-    batches, rows = intake.waiting() if isinstance(intake, ChannelIntake) else (0, 0)
+    batches, rows = intake.waiting()
     progress = time.progress()
     late, ahead, reached = (0, 0, BEGINNING) if progress is None else progress
     return TaskMetrics(
         task.stage.id,
         task.index,
-        rows_in=task.rows_in,
-        rows_out=task.rows_out,
-        bytes_in=intake.bytes_taken if isinstance(intake, ChannelIntake) else 0,
+        rows_in=task.chain.rows_in,
+        rows_out=task.chain.rows_out,
+        bytes_in=intake.bytes_taken,
         bytes_out=sum(_bytes_sent(channel) for channel in channels),
-        busy_ns=task.busy_ns,
-        blocked_ns=task.blocked_until_ns(now_ns),
+        busy_ns=task.occupancy.busy_ns,
+        blocked_ns=task.occupancy.blocked_ns(now_ns),
         late_rows=late,
         ahead_rows=ahead,
         batches_waiting=batches,

@@ -102,7 +102,7 @@ class Restoration:
                 own = [segment for segment in segments if segment.operator == name]
                 self._fill(task, state, own)
                 yield True
-            task.restored(is_same_plan=self._is_same_plan)
+            task.time.restored(task.intake, is_same_plan=self._is_same_plan)
 
     def _is_wanted(self, ref: FileRef, indexes: set[int], operators: set[str]) -> bool:
         if self._is_same_plan and ref.task not in indexes:

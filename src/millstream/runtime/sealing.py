@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from millstream.ports import Background, Done
     from millstream.protocol.ids import Generation, PeerId
     from millstream.protocol.messages import StoredFile
+    from millstream.runtime.observer import Observer
     from millstream.runtime.task_cut import TaskCut
     from millstream.state.base import Segment
     from millstream.state.layout import ManifestId
@@ -87,11 +88,13 @@ class Sealer:
         store: SnapshotStore | None,
         background: Background,
         run: str,
+        observer: Observer | None = None,
     ) -> None:
         self._worker = worker
         self._store = store
         self._background = background
         self._run = run
+        self._observer = observer
         self._pending = 0
         #: The last cut of every task: epochs before it are complete or given up.
         self._last_epochs: dict[tuple[int, int], int] = {}
@@ -121,7 +124,11 @@ class Sealer:
 
     def poll(self) -> list[Report]:
         """Return what has been stored, or failed to be, since the last time."""
-        return [self._report(done) for done in self._background.poll()]
+        reports = [self._report(done) for done in self._background.poll()]
+        if self._observer is not None:
+            for report in reports:
+                self._observer.reported(report)
+        return reports
 
     def close(self) -> None:
         """Store nothing more."""

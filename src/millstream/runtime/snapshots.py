@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from millstream.protocol.messages import Compacted, SnapshotId
     from millstream.runtime.deployment import Deployment
     from millstream.runtime.forgetting import Offsets
+    from millstream.runtime.observer import DriverObserver
     from millstream.runtime.results import ResultPart
     from millstream.runtime.snapshot_stats import Snapshot
     from millstream.state.manifest import Transaction
@@ -139,6 +140,7 @@ class SnapshotCoordinator:
         *,
         story: Story | None = None,
         wall_ms: Callable[[], int] = int,
+        observer: DriverObserver | None = None,
     ) -> None:
         manifest = driver.manifest
         splits = None
@@ -160,6 +162,7 @@ class SnapshotCoordinator:
         self._tell = tell
         self._story = story or Story()
         self._wall_ms = wall_ms
+        self._observer = observer
         #: The generation whose tasks take part.
         self.generation = 0
         self._opened_epoch = self._opened_ns = self._now_ns = 0
@@ -189,6 +192,11 @@ class SnapshotCoordinator:
         """Whether there is a generation whose tasks run; after a pause there is none."""
         resting = {Phase.RESTING, Phase.PAUSED, Phase.SEARCHING, Phase.CONCLUDED}
         return self._core.phase not in resting
+
+    @property
+    def is_pause_wanted(self) -> bool:
+        """Whether somebody waits for all tasks to pause behind an epoch."""
+        return self._core.is_pause_wanted
 
     @property
     def complete_epoch(self) -> int:
@@ -241,7 +249,10 @@ class SnapshotCoordinator:
                 self.manifests.compactions.clear()
             case events.Interrupted():
                 self.manifests.compactions.clear()
-        for command in self._core.handle(event):
+        commands = self._core.handle(event)
+        if self._observer is not None:
+            self._observer.decided(self._core, event)
+        for command in commands:
             self._carry_out(command)
 
     def poll(self) -> None:

@@ -13,8 +13,8 @@ from millstream.protocol.barrier import Splits
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.runtime.channels import OutputChannel
     from millstream.runtime.intake import Intake
+    from millstream.runtime.outputs import Outputs
 
 __all__ = ["SplitsHeard", "SplitsTold"]
 
@@ -50,25 +50,28 @@ class SplitsHeard:
 class SplitsTold:
     """What a task has told its readers of splits; nothing where nobody asks."""
 
-    def __init__(self, outputs: Iterable[OutputChannel], intake: Intake) -> None:
-        self._outputs = [c for c in outputs if c.channel.edge.carries_splits]
+    def __init__(self, outputs: Outputs, intake: Intake) -> None:
+        self._outputs = outputs
+        self._intake = intake
+        self._asking = [c for c in outputs.of_rows if c.channel.edge.carries_splits]
         self._reading = ""
         self._begun: set[str] = set()
         self._open: set[str] = set()
-        if self._outputs:
+        if self._asking:
             self._open.update(intake.open_origins(are_waiting=True))
 
-    def has_news(self, intake: Intake) -> bool:
-        """Tell what has changed before what was taken is sent; return whether that is so."""
-        if not self._outputs:
-            return False
+    def tell(self) -> bool:
+        """Tell what has changed before what was taken is sent; return whether it has left."""
+        if not self._asking:
+            return True
+        intake = self._intake
         begun = set(intake.open_origins(are_waiting=False))
         left = set(intake.open_origins(are_waiting=True))
         new, over = begun - self._begun, self._open - left
         if intake.origin == self._reading and not new and not over:
-            return False
+            return True
         mark = Splits(intake.origin, tuple(sorted(new)), tuple(sorted(over)))
         self._reading, self._begun, self._open = intake.origin, begun, left
-        for output in self._outputs:
+        for output in self._asking:
             output.put_mark(mark)
-        return True
+        return self._outputs.flush()

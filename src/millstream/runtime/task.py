@@ -1,7 +1,8 @@
 """One task: an instance of a stage, from its intake through its operators to its routers.
 
 A task knows nothing of sockets, workers or other tasks.  `run` does a bounded slice of
-work and returns; a task whose output is blocked does nothing.
+work and returns; a task whose output is blocked does nothing.  It takes one element after
+the other from its intake, and what follows from each is in `_react`.
 
 Its life::
 
@@ -14,10 +15,8 @@ Where event time has gone on, by a watermark of the intake or by an operator tha
 time, the operators behind learn of it front to back, and what follows is worked off before
 anything else is taken.  The same holds for operators that asked to be called by the clock.
 
-While RUNNING it cuts where its intake says so: it captures the state of its operators,
-sends the barrier on and hands the capture to whoever keeps it.  Its final flush is not
-cut; a snapshot has either all of them or none.  Where the barrier goes round a loop, the
-capture waits for it, and takes what came round before it along.
+While RUNNING it cuts where its intake gives a barrier (`cutter.py`).  Its final flush is not
+cut; a snapshot has either all of it or none.
 
 In the body of an iteration a round is like an input of its own: at its end the operators
 flush for the last time, the mark of the end goes on, and they begin anew.  Where the input
@@ -28,21 +27,28 @@ it has become quiet, as these may go round, and go on.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from millstream.errors import RemoteProtocolError
-from millstream.operators.failure import blame_at
-from millstream.plan.iteration import Outlet
-from millstream.protocol.barrier import FLUSH, ROUND_END, Hops, Order
+from millstream.protocol.barrier import ROUND_END, Barrier
 from millstream.protocol.ids import Epoch
-from millstream.runtime.chain import FAILURES, Chain, TaskFailedError
-from millstream.runtime.intake import SourceIntake
-from millstream.runtime.meters import measured
-from millstream.runtime.seals import Seals
+from millstream.protocol.watermark import Watermark
+from millstream.runtime.chain import FAILURES, Chain, closing_failed
+from millstream.runtime.cutter import Cutter
+from millstream.runtime.elements import (
+    END_OF_INPUT,
+    EndOfInput,
+    LoopSealed,
+    MarkDue,
+    PortEnded,
+    ProbeArrived,
+    RoundOver,
+    TakenBatch,
+)
+from millstream.runtime.occupancy import Occupancy
+from millstream.runtime.outputs import Outputs
 from millstream.runtime.splits import SplitsTold
-from millstream.runtime.task_cut import TaskCut, captured
-from millstream.runtime.task_time import TaskTime
-from millstream.state.turns import undisturbed
+from millstream.runtime.task_time import PassingTime, TaskTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,19 +56,20 @@ if TYPE_CHECKING:
     from millstream.operators.base import Operator
     from millstream.plan.stages import Stage
     from millstream.ports import Clock
-    from millstream.protocol.barrier import Barrier, RoundEnd
-    from millstream.protocol.metrics import TaskMetrics
+    from millstream.protocol.barrier import RoundEnd
     from millstream.protocol.rounds import RoundsSoFar
-    from millstream.runtime.channels import OutputChannel
+    from millstream.runtime.elements import Element
     from millstream.runtime.guard import Guard
     from millstream.runtime.intake import Intake
+    from millstream.runtime.observer import Observer
     from millstream.runtime.router import Router
-    from millstream.state.base import Capture, State
-    from millstream.values import Batch as Rows
+    from millstream.runtime.task_cut import TaskCut
+    from millstream.state.base import State
 
 __all__ = ["Task", "TaskPhase"]
 
 
+_NO_EPOCH = Epoch(0)
 _SLICE_NS = 10_000_000
 """After this long the other tasks, the network and the reports get their turn."""
 
@@ -83,8 +90,12 @@ class Task:
     ----------
     on_cut, on_end
         Take what the task leaves at a cut, and at its end.
+    epoch
+        The one that it begins behind.
     guard
         Takes records that make a function raise; without it the task fails.
+    observer
+        Looks on at cuts and at the end; in a real job nobody does.
     """
 
     def __init__(
@@ -92,90 +103,64 @@ class Task:
         stage: Stage,
         index: int,
         intake: Intake,
-        chain: list[Operator],
+        operators: list[Operator],
         routers: list[list[Router]],
         *,
         clock: Clock,
         slice_batches: int,
         on_cut: Callable[[TaskCut], None],
         on_end: Callable[[TaskCut], None],
+        epoch: Epoch = _NO_EPOCH,
         guard: Guard | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.stage = stage
         self.index = index
         self.phase = TaskPhase.RUNNING
-        #: The last epoch that it cut.
-        self.epoch = Epoch(0)
-        self.busy_ns = 0
-        self.blocked_ns = 0
+        self.occupancy = Occupancy()
         #: What its last snapshot wrote.
         self.state_bytes = 0
-        self._intake = intake
-        self._chain = Chain(stage, chain, routers, intake, guard)
-        self._time = TaskTime(chain, clock)
-        #: What follows from time having passed, to be worked off before anything else.
-        self._pending: Iterator[None] | None = None
-        self._routers = routers
-        self._row_outputs = _channels(routers[: Outlet.END])
-        letters = [] if guard is None else guard.router.channels
-        self._outputs = [*_channels(routers), *letters]
-        self._splits = SplitsTold(self._row_outputs, intake)
+        self.intake = intake
+        self.chain = Chain(stage, operators, routers, intake, guard)
+        self.outputs = Outputs(routers, None if guard is None else guard.router)
+        self.time = TaskTime(operators, clock)
+        self._passing = PassingTime(self.time, intake, self.chain, self.outputs)
+        self._splits = SplitsTold(self.outputs, intake)
         #: A batch that waits until readers can be told which split it comes from.
-        self._held: tuple[Rows, int] | None = None
+        self._held: TakenBatch | None = None
+        self._cutter = Cutter(
+            (stage.id, index), epoch, intake, self.chain, self.outputs,
+            clock=clock, on_cut=on_cut, observer=observer,
+        )  # fmt: skip
         self._clock = clock
         self._slice_batches = slice_batches
-        self._on_cut = on_cut
         self._on_end = on_end
-        self._is_paused = False
-        self._is_pausing = False
-        self._resumed_epoch = 0
-        #: A cut whose barrier has not come round every loop.
-        self._unsealed: TaskCut | None = None
-        self._seals = Seals(chain)
+        self._observer = observer
         self._finishing: Iterator[None] = iter(())
         self._now_ns = 0
         self._is_closed = False
         #: Whether it ended before the snapshot that it was made of.
         self._had_ended = False
-        self._nodes_left = 0
-        self._blocked_since_ns: int | None = None
+
+    # What is known of it
 
     @property
-    def rows_in(self) -> int:
-        """How many rows came."""
-        return self._chain.rows_in
+    def epoch(self) -> Epoch:
+        """The last epoch that it cut."""
+        return self._cutter.epoch
 
     @property
-    def rows_out(self) -> int:
-        """How many rows left."""
-        return self._chain.rows_out
+    def has_ended(self) -> bool:
+        """Whether it has done everything, and said so."""
+        return self.phase is TaskPhase.ENDED
 
     @property
     def idle_until_ns(self) -> int | None:
-        """When its source wants to be asked again, if it is idle and may be asked."""
-        if self.phase is not TaskPhase.RUNNING or self._blocked_since_ns is not None:
+        """When it wants to have a turn though nothing has come, if it may have one."""
+        if self.phase is not TaskPhase.RUNNING or self.occupancy.is_blocked:
             return None
-        times = [self._time.wake_ns()]
-        if isinstance(self._intake, SourceIntake):
-            times.append(self._intake.idle_until_ns)
+        times = (self.time.wake_ns(), self.intake.wake_ns())
         return min((ns for ns in times if ns is not None), default=None)
-
-    def blocked_until_ns(self, now_ns: int) -> int:
-        """Return how long its output was blocked in all, the present block included.
-
-        That may have begun after the caller looked at the clock.
-        """
-        since_ns = self._blocked_since_ns
-        return self.blocked_ns + (0 if since_ns is None else max(0, now_ns - since_ns))
-
-    def states(self) -> dict[str, State]:
-        """Return the states of its operators, by name."""
-        own = {_name(o): o.state for o in self._chain.operators if o.state is not None}
-        return own | self._intake.states()
-
-    def restored(self, *, is_same_plan: bool) -> None:
-        """Note that its states have been filled, by the same tasks of the same plan or not."""
-        self._time.restored(self._intake, is_same_plan=is_same_plan)
 
     @property
     def rounds(self) -> RoundsSoFar | None:
@@ -183,21 +168,25 @@ class Task:
 
         None if that had ended before: what was told of it then stands.
         """
-        return None if self._had_ended else self._chain.rounds
+        return None if self._had_ended else self.chain.rounds
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether it has done everything, and said so."""
-        return self.phase is TaskPhase.ENDED
+    def states(self) -> dict[str, State]:
+        """Return the states of its operators, by name."""
+        states = {o.nodes[-1].name: o.state for o in self.chain.operators}
+        own = {name: state for name, state in states.items() if state is not None}
+        return own | self.intake.states()
 
-    def metrics(self, now_ns: int) -> TaskMetrics:
-        """Return what it has done so far, and how it stands."""
-        return measured(self, self._intake, self._outputs, self._time, now_ns)
+    def validate(self) -> None:
+        """Assert what its cores promise; asked by tests and by the simulator."""
+        self.intake.validate()
+        self.chain.validate()
+
+    # What it is told
 
     def announce(self, barrier: Barrier) -> None:
         """Note that an epoch is open; only sources and deciders learn of it this way."""
         if self.phase in {TaskPhase.RUNNING, TaskPhase.FINISHING}:
-            self._intake.announce(barrier)
+            self.intake.announce(barrier)
 
     def complete(self, epoch: Epoch) -> None:
         """Note that an epoch is complete."""
@@ -207,9 +196,7 @@ class Task:
 
     def resume(self, epoch: Epoch) -> None:
         """Go on after the pause at this epoch, which may not have come here yet."""
-        self._resumed_epoch = epoch
-        if self.epoch <= epoch:
-            self._is_paused = self._intake.is_holding = False
+        self._cutter.resume(epoch)
 
     def end_at_once(self, *, was_left: bool = False) -> None:
         """Be a task that ended before the snapshot that is restored.
@@ -218,17 +205,35 @@ class Task:
         """
         self.phase = TaskPhase.DRAINING
         self._had_ended = True
-        self._nodes_left = len(self.stage.nodes) if was_left else 0
+        self._cutter.nodes_left = len(self.stage.nodes) if was_left else 0
 
     def end_behind(self, spent: int) -> None:
         """Flush for the last time: all but the first operators, which have ended before."""
-        if self._intake.has_rounds:
+        if self.intake.has_rounds:
             # Its final flush was that of its last round.
             self.end_at_once()
             return
         over = frozenset(node.id for node in self.stage.nodes[:spent])
         self.phase = TaskPhase.FINISHING
-        self._finishing = self._finish_behind(over)
+        self._finishing = self._finish(END_OF_INPUT, over)
+
+    def close(self) -> None:
+        """Give everything back; safe to call at any time.
+
+        Everybody is closed, whoever raises; the first error is raised in the end.
+        """
+        failures = []
+        try:
+            self.intake.close()
+        except FAILURES as error:
+            failures.append(closing_failed(error, self.stage.nodes[0]))
+        if not self._is_closed:
+            self._is_closed = True
+            failures += self.chain.close()
+        if failures:
+            raise failures[0]
+
+    # What it does
 
     def run(self, now_ns: int, *, is_held: bool = False) -> bool:
         """Do a slice of work; return whether anything was done.
@@ -237,48 +242,22 @@ class Task:
         """
         if self.phase is TaskPhase.ENDED:
             return False
-        if self._is_paused:
+        if self._cutter.is_paused:
             # What waited for credit still leaves, the barrier behind it.
-            self._is_blocked()
+            self.outputs.flush()
             return False
-        self._now_ns = self._chain.now_ns = now_ns
-        is_stopped = is_held or self._is_blocked()
-        if is_stopped and not self._may_run_blocked():
-            if self._blocked_since_ns is None:
-                self._blocked_since_ns = now_ns
+        self._now_ns = self.chain.now_ns = now_ns
+        is_stopped = is_held or not self.outputs.flush()
+        # Who puts out nothing new need not wait for readers.
+        is_silent = self.phase is TaskPhase.DRAINING or self._cutter.is_holding
+        if is_stopped and not is_silent:
+            self.occupancy.block(now_ns)
             return False
-        if self._blocked_since_ns is not None:
-            self.blocked_ns += now_ns - self._blocked_since_ns
-            self._blocked_since_ns = None
+        self.occupancy.unblock(now_ns)
         is_working = self._advance()
         if is_working:
-            self.busy_ns += self._clock.monotonic_ns() - now_ns
+            self.occupancy.busy_ns += self._clock.monotonic_ns() - now_ns
         return is_working
-
-    def _may_run_blocked(self) -> bool:
-        """Whether it puts out nothing new, so that it need not wait for its readers."""
-        return self.phase is TaskPhase.DRAINING or self._intake.is_holding
-
-    def close(self) -> None:
-        """Give everything back; safe to call at any time.
-
-        Everybody is closed, whoever raises; the first error is raised in the end.
-        """
-        if self._is_closed:
-            self._intake.close()
-            return
-        self._is_closed = True
-        failures = []
-        for operator in (self._intake, *self._chain.operators):
-            try:
-                operator.close()
-            except FAILURES as error:
-                nodes = getattr(operator, "nodes", self.stage.nodes)
-                failure = TaskFailedError(None, nodes[0], "when it was closed")
-                failure.__cause__ = error
-                failures.append(failure)
-        if failures:
-            raise failures[0]
 
     def _advance(self) -> bool:
         is_working = False
@@ -286,298 +265,155 @@ class Task:
             is_working = self._run_slice()
         elif self.phase is TaskPhase.FINISHING:
             is_working = True
-            self._finish_slice()
+            for _ in range(self._slice_batches):
+                if not self.outputs.flush() or next(self._finishing, _END) is _END:
+                    break
         if self.phase is TaskPhase.DRAINING:
             is_working |= self._drain()
         return is_working
 
     def _run_slice(self) -> bool:
-        """Take batches until the slice is used up, input is dry or output blocked."""
+        """Take elements until the slice is used up, input is dry or output blocked."""
         for done in range(self._slice_batches):
-            if self._has_left_off() or self._has_worked_off():
+            if self._leave_off() or self._passing.work_off(self._slice_batches):
                 return True
             began_ns = self._clock.monotonic_ns()
-            taken = self._take()
-            if self._has_marked(taken):
+            element = self._take()
+            if not self._react(element, began_ns):
                 return True
-            if taken is not None:
-                self._process(*taken, began_ns)
-            if self._has_given_time():
+            if self._passing.give(self._now_ns):
                 continue
-            if self._is_at_end(taken):
+            if self._stop_early():
                 return True
-            if taken is None:
+            if element is None:
                 return done > 0
-            if self._is_blocked() or self._is_slice_over():
+            has_time = self._clock.monotonic_ns() - self._now_ns <= _SLICE_NS
+            if not self.outputs.flush() or not has_time:
                 return True
         return True
 
-    def _process(self, rows: Rows, port: int, began_ns: int) -> None:
-        self._time.begin_batch(self._intake)
-        self._chain.process(rows, port)
-        self._intake.note_time(len(rows), self._clock.monotonic_ns() - began_ns)
-
-    def _has_marked(self, taken: tuple[Rows, int] | None) -> bool:
-        """Do what the intake found due before anything else; return whether it did."""
-        intake = self._intake
-        if intake.is_sealed:
-            self._seal_loop()
-        elif intake.barrier is not None:
-            self._cut(intake.barrier)
-        elif intake.watermark_due is not None:
-            watermark, intake.watermark_due = intake.watermark_due, None
-            self._time.reached = watermark.time
-            self._pending = self._chain.pass_watermark(watermark, 0)
-        elif intake.is_mark_due:
-            self._mark_round(intake.outlet)
-        elif intake.hops_due is not None:
-            self._put_marks(0, Hops(intake.hops_due))
-            intake.hops_due = None
-        else:
-            return self._has_held(taken)
-        return True
-
-    def _has_held(self, taken: tuple[Rows, int] | None) -> bool:
-        """Tell which split a batch comes from; hold it while that cannot leave."""
-        if not self._splits.has_news(self._intake) or not self._is_blocked():
-            return False
-        self._held = taken
-        return True
-
-    def _has_given_time(self) -> bool:
-        """Send a new watermark of an operator that assigns timestamps, if there is one."""
-        given = self._time.given(self._intake, self._now_ns)
-        if given is not None:
-            self._pending = self._chain.pass_watermark(given[1], given[0] + 1)
-        return given is not None
-
-    def _has_worked_off(self) -> bool:
-        """Go on with what follows from time having passed, until output is blocked."""
-        if self._pending is None:
-            ticked = self._time.ticked()
-            if ticked is None:
-                return False
-            self._pending = self._chain.emit_from(*ticked, "when its time had come")
-        for _ in range(self._slice_batches):
-            if self._is_blocked():
-                break
-            if next(self._pending, _END) is _END:
-                self._pending = None
-                break
-        return True
-
-    def _is_at_end(self, taken: tuple[Rows, int] | None) -> bool:
-        """Begin to finish, if the input is over, or a round of it."""
-        is_satisfied = self._is_satisfied()
-        is_over = taken is None and self._intake.is_over
-        if self._intake.has_rounds:
-            if taken is None and self._intake.is_round_over:
-                self._begin_finish()
-            elif is_over:
-                self._intake.close()
-                self.phase = TaskPhase.DRAINING
-        elif self._intake.is_round_over:
-            # Of a free loop: more may have come behind the look, and it must not wait.
-            if self._intake.is_flush_due:
-                self._begin_finish()
-            else:
-                self._pass_look()
-            return True
-        elif is_satisfied or is_over:
-            self._nodes_left = 0 if is_over else self._nodes_before_satisfied()
-            self._intake.close()
-            self._begin_finish()
-        return self.phase is not TaskPhase.RUNNING
-
-    def _pass_look(self) -> None:
-        """Let a look at a free loop go on, behind all rows that came before it."""
-        for index in range(len(self._chain.operators)):
-            self._chain.flush(index)
-        self._mark_round(0)
-        self._intake.begin_round()
-
-    def _mark_round(self, outlet: int) -> None:
-        """Send the end of a round behind its rows."""
-        mark = FLUSH if self._intake.is_flush_due else ROUND_END
-        self._put_marks(outlet, mark)
-        self._intake.is_mark_due = False
-
-    def _put_marks(self, outlet: int, mark: RoundEnd | Hops) -> None:
-        """Send a mark to all who are in the same loop."""
-        for router in self._routers[outlet]:
-            for output in router.channels:
-                if output.channel.edge.carries_rounds:
-                    output.put_mark(mark)
-
-    def _cut(self, barrier: Barrier) -> None:
-        """Capture the state, front to back, and send the barrier behind all rows."""
-        with undisturbed():
-            self._capture(barrier)
-
-    def _capture(self, barrier: Barrier) -> None:
-        began_ns = self._clock.monotonic_ns()
-        captures = []
-        for index, operator in enumerate(self._chain.operators):
-            self._chain.flush(index)
-            self._seal(operator, barrier.epoch, rolls=Order.ROLL in barrier.orders)
-            if operator.state is not None:
-                captures.append(captured(_name(operator), operator.state, barrier))
-        for name, state in self._intake.states().items():
-            captures.append(captured(name, state, barrier))
-        for channel in self._outputs:
-            channel.put_mark(barrier)
-        self.epoch = barrier.epoch
-        self._intake.release()
-        pause_ns = self._clock.monotonic_ns() - began_ns
-        self._unsealed = self._left(tuple(captures), pause_ns)
-        self._is_pausing = Order.PAUSE in barrier.orders
-        is_due = barrier.epoch > self._resumed_epoch
-        self._intake.is_holding = self._is_pausing and is_due
-        if self._intake.is_sealed:
-            self._seal_loop()
-
-    def _seal_loop(self) -> None:
-        """Hand the last cut on: its barrier has come round every loop."""
-        self._intake.is_sealed = self._intake.is_holding = False
-        cut, self._unsealed = self._unsealed, None
-        assert cut is not None
-        self._is_paused = self._is_pausing and cut.epoch > self._resumed_epoch
-        self._on_cut(cut)
-
-    def _seal(self, operator: Operator, epoch: Epoch, *, rolls: bool = False) -> None:
-        try:
-            self._seals.add(operator, epoch, rolls=rolls)
-        except FAILURES as error:
-            raise self._chain.failure(error, operator, None) from error
-
-    def _left(
-        self, captures: tuple[tuple[str, Capture], ...] = (), pause_ns: int = 0
-    ) -> TaskCut:
-        return TaskCut(
-            self.stage.id,
-            self.index,
-            self.epoch,
-            captures,
-            self._intake.offsets(),
-            self._seals.taken(),
-            pause_ns,
-            self._nodes_left,
-        )
-
-    def _is_slice_over(self) -> bool:
-        """Whether slow functions have used the turn up before its batches did."""
-        return self._clock.monotonic_ns() - self._now_ns > _SLICE_NS
-
-    def _is_satisfied(self) -> bool:
-        """Whether an operator needs nothing more of the input."""
-        for port in self._intake.over_ports():
-            self._chain.end_input(port)
-        return any(operator.is_satisfied for operator in self._chain.early_ending)
-
-    def _nodes_before_satisfied(self) -> int:
-        """Return how many operators stand in front of the last one that has enough."""
-        satisfied = [o for o in self._chain.early_ending if o.is_satisfied]
-        return self.stage.nodes.index(satisfied[-1].nodes[0])
-
-    def _take(self) -> tuple[Rows, int] | None:
+    def _take(self) -> Element | None:
         if self._held is not None:
-            taken, self._held = self._held, None
-            return taken
+            batch, self._held = self._held, None
+            return batch
         try:
-            return self._intake.take(self._now_ns)
+            return self.intake.take(self._now_ns)
         except RemoteProtocolError:
             raise
         except FAILURES as error:
-            node, intake = self.stage.nodes[0], self._intake
-            if isinstance(intake, SourceIntake):
-                raise TaskFailedError(None, node, intake.reading()) from error
-            found, position = blame_at(error, node), intake.position(None, 0)
-            raise TaskFailedError(found, node, position) from error
+            raise self.intake.failure(error, self.stage.nodes[0]) from error
 
-    def _begin_finish(self) -> None:
-        self.phase = TaskPhase.FINISHING
-        self._finishing = self._finish()
+    def _react(self, element: Element | None, began_ns: int) -> bool:
+        """Do what follows from an element; return whether the slice may go on."""
+        match element:
+            case TakenBatch():
+                return self._process(element, began_ns)
+            case None:
+                return self._splits.tell()
+            case PortEnded(port):
+                self.chain.end_input(port)
+                return True
+            case Barrier():
+                self._cutter.cut(element)
+            case LoopSealed():
+                self._cutter.hand_on()
+            case Watermark():
+                self._passing.pass_on(element)
+            case MarkDue(mark, outlet):
+                self.outputs.put_mark(outlet, mark)
+            case RoundOver() | ProbeArrived() | EndOfInput():
+                self._end(element)
+            case _:
+                assert_never(element)
+        return False
 
-    def _finish(self) -> Iterator[None]:
-        """Let the operators flush for the last time, one batch per step."""
-        for index, operator in enumerate(self._chain.operators):
-            yield from self._chain.emit_from(index, operator.finish)
-            self._seal(operator, Epoch(self.epoch + 1))
-
-    def _finish_behind(self, over: frozenset[int]) -> Iterator[None]:
-        """Let those operators flush for the last time that come behind all of these nodes."""
-        self._intake.close()
-        for index, operator in enumerate(self._chain.operators):
-            if over.isdisjoint(node.id for node in operator.nodes):
-                yield from self._chain.emit_from(index, operator.finish)
-                self._seal(operator, Epoch(self.epoch + 1))
-
-    def _finish_slice(self) -> None:
-        for _ in range(self._slice_batches):
-            if self._is_blocked():
-                return
-            if next(self._finishing, _END) is _END:
-                self._finished()
-                return
-
-    def _finished(self) -> None:
-        if not self._intake.has_rounds and not self._intake.is_flush_due:
-            self.phase = TaskPhase.DRAINING
-            return
-        self._chain.reset()
-        self._mark_round(0)
-        self._intake.begin_round()
-        self.phase = TaskPhase.RUNNING
-
-    def _drain(self) -> bool:
-        """Send what is left, then the end, on every channel."""
-        self._intake.close()
-        for channel in self._outputs:
-            channel.flush()
-        if self._is_blocked():
+    def _process(self, batch: TakenBatch, began_ns: int) -> bool:
+        """Run a batch through the operators; hold it while its split cannot be told."""
+        if not self._splits.tell():
+            self._held = batch
             return False
-        for channel in self._outputs:
-            channel.end()
-        left = self._left()
-        self.close()
-        self.phase = TaskPhase.ENDED
-        self._on_end(left)
+        self.time.begin_batch(self.intake)
+        self.chain.process(batch)
+        self.intake.note_time(len(batch.rows), self._clock.monotonic_ns() - began_ns)
         return True
 
-    def _is_blocked(self) -> bool:
-        is_blocked = False
-        for channel in self._outputs:
-            if channel.is_blocked:
-                channel.send_ready()
-                is_blocked |= channel.is_blocked
-        return is_blocked
+    def _end(self, element: RoundOver | ProbeArrived | EndOfInput) -> None:
+        """Begin to finish, at the end of the input, of a round, or where a probe asks."""
+        if not self._splits.tell() or self._passing.give(self._now_ns):
+            # That goes first; the element comes again.
+            return
+        if isinstance(element, EndOfInput) and self.intake.has_rounds:
+            # The final flush was that of the last round.
+            self.phase = TaskPhase.DRAINING
+        elif isinstance(element, ProbeArrived) and not element.mark.asks_flush:
+            self.chain.flush_all()
+            self._begin_round(element.mark)
+        else:
+            self.phase = TaskPhase.FINISHING
+            self._finishing = self._finish(element)
 
-    def _has_left_off(self) -> bool:
-        """Take nothing more if nobody reads what it makes; return whether that is so."""
-        if not self._is_abandoned():
+    def _finish(
+        self,
+        element: RoundOver | ProbeArrived | EndOfInput,
+        over: frozenset[int] = frozenset(),
+    ) -> Iterator[None]:
+        """Let the operators flush for the last time, one batch per step, and go on.
+
+        Nodes in `over` had ended before the snapshot that is restored.
+        """
+        if isinstance(element, EndOfInput):
+            self.intake.close()
+        yield from self.chain.finish(self._cutter.seal_last, over)
+        match element:
+            case RoundOver(ended):
+                self.chain.reset(ended)
+                self._begin_round(ROUND_END)
+            case ProbeArrived(mark):
+                self.chain.reset_after_flush()
+                self._begin_round(mark)
+            case EndOfInput():
+                self.phase = TaskPhase.DRAINING
+
+    def _begin_round(self, mark: RoundEnd) -> None:
+        """Send the mark behind all rows of a round, and take those of the next one."""
+        self.outputs.put_mark(0, mark)
+        self.intake.begin_round()
+        self.phase = TaskPhase.RUNNING
+
+    def _stop_early(self) -> bool:
+        """Finish if an operator needs nothing more of the input."""
+        satisfied = self.chain.satisfied()
+        if not satisfied or self.intake.has_rounds:
             return False
-        self._nodes_left = len(self.stage.nodes)
-        self._intake.close()
+        # Those in front of the last one that has enough.
+        self._cutter.nodes_left = self.stage.nodes.index(satisfied[-1].nodes[0])
+        self.intake.close()
+        self.phase = TaskPhase.FINISHING
+        self._finishing = self._finish(END_OF_INPUT)
+        return True
+
+    def _leave_off(self) -> bool:
+        """Take nothing more if nobody reads what it makes; return whether that is so."""
+        if not self.outputs.are_abandoned:
+            return False
+        self._cutter.nodes_left = len(self.stage.nodes)
+        self.intake.close()
         self.phase = TaskPhase.DRAINING
         return True
 
-    def _is_abandoned(self) -> bool:
-        """Whether nobody reads what it makes.
-
-        The head of a loop reads no more once it is over, perhaps behind a cut whose
-        barrier has not come here; the end comes behind that barrier.
-        """
-        return bool(self._row_outputs) and all(
-            c.is_closed and not c.channel.edge.is_back for c in self._row_outputs
-        )
-
-
-def _channels(routers: list[list[Router]]) -> list[OutputChannel]:
-    return [c for some in routers for router in some for c in router.channels]
-
-
-def _name(operator: Operator) -> str:
-    return operator.nodes[-1].name
+    def _drain(self) -> bool:
+        """Send what is left, then the end, on every channel."""
+        self.intake.close()
+        if not self.outputs.drain():
+            return False
+        self.outputs.end()
+        left = self._cutter.left()
+        self.close()
+        self.phase = TaskPhase.ENDED
+        if self._observer is not None:
+            self._observer.ended(left)
+        self._on_end(left)
+        return True
 
 
 _END: Any = object()

@@ -1,28 +1,30 @@
 """Which operators of a task are to be called because time has passed.
 
 Event time goes on where an operator gives it; wall time at the moment an operator asked
-for.  What follows from that is the business of the task.
+for (`TaskTime`).  What follows from that is worked off by `PassingTime`.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream.operators.base import TickingOperator, TimedOperator
 from millstream.operators.time.assign import TimestampAssigner
 from millstream.protocol.watermark import BEGINNING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from millstream.operators.base import Operator
     from millstream.ports import Clock
     from millstream.protocol.watermark import Watermark
+    from millstream.runtime.chain import Chain
     from millstream.runtime.intake import Intake
+    from millstream.runtime.outputs import Outputs
     from millstream.values import Batch
 
-__all__ = ["TaskTime"]
+__all__ = ["PassingTime", "TaskTime"]
 
 
 class TaskTime:
@@ -103,3 +105,46 @@ class TaskTime:
             return None
         ahead = sum(giver.ahead_count for _, giver in self._givers)
         return late, ahead, self.reached
+
+
+class PassingTime:
+    """What follows from time having passed, to be worked off before anything else."""
+
+    def __init__(
+        self, time: TaskTime, intake: Intake, chain: Chain, outputs: Outputs
+    ) -> None:
+        self._time = time
+        self._intake = intake
+        self._chain = chain
+        self._outputs = outputs
+        self._pending: Iterator[None] | None = None
+
+    def pass_on(self, watermark: Watermark) -> None:
+        """Let event time go on in all operators: the intake says how far it has come."""
+        self._time.reached = watermark.time
+        self._pending = self._chain.pass_watermark(watermark, 0)
+
+    def give(self, now_ns: int) -> bool:
+        """Let it go on behind an operator that gives time; return whether one does now."""
+        given = self._time.given(self._intake, now_ns)
+        if given is not None:
+            self._pending = self._chain.pass_watermark(given[1], given[0] + 1)
+        return given is not None
+
+    def work_off(self, batches_max: int) -> bool:
+        """Go on until output is blocked; return whether there was anything to do."""
+        if self._pending is None:
+            ticked = self._time.ticked()
+            if ticked is None:
+                return False
+            self._pending = self._chain.emit_from(*ticked, "when its time had come")
+        for _ in range(batches_max):
+            if not self._outputs.flush():
+                break
+            if next(self._pending, _END) is _END:
+                self._pending = None
+                break
+        return True
+
+
+_END: Any = object()

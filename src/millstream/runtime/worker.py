@@ -43,7 +43,7 @@ from millstream.protocol.packets import Packet, PacketKind, senseless
 from millstream.protocol.routing import shard_range
 from millstream.runtime.assembly import Assembly, Beginning, assemble
 from millstream.runtime.delivery import deliver
-from millstream.runtime.meters import note_stored
+from millstream.runtime.meters import measured, note_stored
 from millstream.runtime.report import failure_report
 from millstream.runtime.restoring import Restoration, beginning_of
 from millstream.runtime.sealing import Sealer, SealFailed
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from millstream.ports import Address, Background, Clock, Network, NetworkEvent
     from millstream.runtime.deployment import Deployment
+    from millstream.runtime.observer import Core, Observer
     from millstream.runtime.task import Task
     from millstream.runtime.task_cut import TaskCut
     from millstream.state.base import ShardRange
@@ -96,6 +97,8 @@ class Worker:
         Where snapshots are; None for a job without.
     background
         Does what must not stop the steps.
+    observer
+        Looks on at its tasks; in a real job nobody does.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class Worker:
         background: Background,
         store: SnapshotStore | None = None,
         resident_bytes: Callable[[], int] = int,
+        observer: Observer | None = None,
     ) -> None:
         self.id = id
         self.phase = WorkerPhase.JOINING
@@ -123,6 +127,7 @@ class Worker:
         self._clock = clock
         self._pid = pid
         self._resident_bytes = resident_bytes
+        self._observer = observer
         self._generation = _NO_GENERATION
         self._made = Assembly()
         self._timers = Timers()
@@ -139,7 +144,7 @@ class Worker:
         self._dialing = Dialing(id)
         self._placement: tuple[PeerId, ...] = ()
         self._store = store
-        self._sealer = Sealer(id, store, background, deployment.run)
+        self._sealer = Sealer(id, store, background, deployment.run, observer)
         self._restoration: Restoration | None = None
         #: Bytes that were restored for this generation, and how long that took.
         self._restored = (0, 0)
@@ -191,6 +196,12 @@ class Worker:
                 due_ns = min(due_ns, time_ns)
         wait_s = max(0.0, (due_ns - now_ns) / 1e9)
         return min(wait_s, _SEALING_WAIT_S) if self._sealer.is_busy else wait_s
+
+    def validate(self) -> None:
+        """Assert what its cores promise; asked by tests and by the simulator."""
+        cores: tuple[Core, ...] = (self._orders, self._dialing, *self._made.tasks)
+        for core in cores:
+            core.validate()
 
     def close(self) -> None:
         """Close tasks and connections; safe to call at any time."""
@@ -368,9 +379,10 @@ class Worker:
             clock=self._clock,
             timers=self._timers,
             emit=self._emit,
-            on_cut=self._handle_cut,
+            on_cut=lambda cut: self._sealer.seal(cut, self._generation),
             on_end=self._handle_end,
             beginning=beginning,
+            observer=self._observer,
         )
         if manifest is not None:
             assert self._store is not None
@@ -393,9 +405,6 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - a user's state may refuse
             self._restoration = None
             self._fail(error)
-
-    def _handle_cut(self, cut: TaskCut) -> None:
-        self._sealer.seal(cut, self._generation)
 
     def _handle_end(self, cut: TaskCut) -> None:
         ended = (task for task in self._made.tasks if task.stage.id == cut.stage)
@@ -524,7 +533,7 @@ class Worker:
         self._reported_ns = now_ns
         tasks, generation = self._made.tasks, self._generation
         if tasks:
-            told = tuple(task.metrics(now_ns) for task in tasks)
+            told = tuple(measured(task, now_ns) for task in tasks)
             self._tell(Progress(self.id, generation, told, self._resident_bytes()))
 
     def _say(self, level: int, text: str, error: BaseException | None = None) -> None:

@@ -6,7 +6,7 @@ and one batch (`BufferChecker`, and `ChannelChecker` between workers); every cor
 (`CoreChecker`).  At its end (`judge`):
 the job succeeded with the rows it should have, or failed for a reason that was given
 it, and then nothing was committed; nobody and nothing is left.  With snapshots only a
-cancellation and damage are such reasons; `evidence` has what must hold for the snapshots.
+cancellation and damage are such reasons; `snapshot_checker` has what must hold for the snapshots.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from millstream.runtime.assembly import Assembly
     from millstream.runtime.channels import InputChannel
     from millstream.runtime.deployment import Deployment
-    from millstream.runtime.worker import Worker
     from millstream.simulation.cluster import Cluster
     from millstream.values import Row, Rows
 
@@ -116,27 +115,24 @@ class BufferChecker:
     def __init__(self, deployment: Deployment, problems: list[str]) -> None:
         self._batches_max = deployment.config.local_channel_batches
         self._problems = problems
-        self._local: dict[PeerId, tuple[Assembly | None, list[InputChannel]]] = {}
+        self._local: dict[PeerId, list[InputChannel]] = {}
 
-    def check(self, worker: Worker) -> None:
+    def deployed(self, worker: PeerId, made: Assembly) -> None:
+        """Look at the channels of other tasks from now on."""
+        self._local[worker] = [
+            c
+            for c in made.inputs.values()
+            if c.channel.source_index == c.channel.target_index
+        ]
+
+    def check(self, worker: PeerId) -> None:
         """Check that no channel holds more batches than it may."""
-        for channel in self._channels(worker):
+        for channel in self._local.get(worker, []):
             if channel.batch_count > self._batches_max:
                 self._problems.append(
-                    f"channel {channel.channel.id} inside worker {worker.id} holds "
+                    f"channel {channel.channel.id} inside worker {worker} holds "
                     f"{channel.batch_count} batches; at most {self._batches_max} may wait"
                 )
-
-    def _channels(self, worker: Worker) -> list[InputChannel]:
-        made = worker._made  # noqa: SLF001 - a checker looks inside
-        known, channels = self._local.get(worker.id, (None, []))
-        if known is not made:
-            inputs = made.inputs.values()
-            channels = [
-                c for c in inputs if c.channel.source_index == c.channel.target_index
-            ]
-            self._local[worker.id] = (made, channels)
-        return channels
 
 
 @dataclass(frozen=True, slots=True)

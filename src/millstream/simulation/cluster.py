@@ -33,6 +33,7 @@ from millstream.simulation.core_checker import CoreChecker
 from millstream.simulation.disk import Deferred, VirtualDisk
 from millstream.simulation.driver_incarnation import Node, Site, ready_nodes
 from millstream.simulation.network import SimulatedNetwork
+from millstream.simulation.observer import WorkerObserver
 from millstream.simulation.options import FaultKind
 from millstream.simulation.seed import stream
 from millstream.simulation.snapshot_checker import SnapshotChecker
@@ -183,6 +184,7 @@ class Cluster:
         )
         ids = [PeerId(1 + index) for index in range(self.options.workers)]
         background = self._background()
+        cores = CoreChecker(self.problems)
         coordinator = self.coordinator_class(
             ids,
             deployment,
@@ -190,12 +192,11 @@ class Cluster:
             self._skewed(),
             background=background,
             driver=driver,
+            observer=cores,
         )
         deltas_max = self.options.deltas_max
         coordinator.snapshots.manifests.compactions = Compactions(deltas_max)
         buffers = BufferChecker(deployment, self.problems)
-        cores = CoreChecker(self.problems)
-        cores.watch(coordinator)
         site = Site(
             len(self.sites), deployment, network, coordinator, buffers, cores,
             self.clock.now_ns,
@@ -239,6 +240,9 @@ class Cluster:
         """Let a worker's process start."""
         background = self._background()
         store = SnapshotStore(self.disk, _KEY, run=site.deployment.run)
+        observer = WorkerObserver(
+            site.deployment.run, peer, self._snapshots, site.cores, site.buffers
+        )
         worker = self.worker_class(
             peer,
             site.deployment,
@@ -248,6 +252,7 @@ class Cluster:
             pid=peer,
             background=background,
             store=store if self.is_keeping else None,
+            observer=observer,
         )
         site.nodes[peer] = Node(peer, worker, background)
 
@@ -365,9 +370,8 @@ class Cluster:
             self.problems.append(f"peer {node.peer} gave up {actor.given_up}")
             actor.given_up.clear()
         if isinstance(actor, Worker):
-            site.buffers.check(actor)
+            site.buffers.check(actor.id)
             site.cores.check(actor)
-            self._snapshots.observe(site.deployment.run, actor)
             node.wake_ns = now_ns + max(_SPIN_NS, int(actor.wait_s() * 1e9))
         else:
             self._upkeep.look_at(actor)

@@ -16,7 +16,6 @@ from millstream.runtime.compacting import stages_to_compact
 from millstream.state.layout import parsed_state_file
 
 if TYPE_CHECKING:
-    from millstream.protocol.job import JobCore
     from millstream.runtime.coordinator import Coordinator
     from millstream.simulation.disk import VirtualDisk
     from millstream.state.manifest import Manifest
@@ -78,10 +77,9 @@ class UpkeepChecker:
 
     def look_at(self, coordinator: Coordinator) -> None:
         """Check that workers without tasks will get some."""
-        core, snapshots = coordinator._core, coordinator.snapshots  # noqa: SLF001 - a checker looks inside
-        is_pausing = snapshots._core._is_pause_wanted  # noqa: SLF001
-        if core.phase is Phase.RUNNING and core.is_uneven and not is_pausing:
-            self._problems.append(_idle(core))
+        is_waiting = coordinator.phase is Phase.RUNNING and coordinator.is_uneven
+        if is_waiting and not coordinator.snapshots.is_pause_wanted:
+            self._problems.append(_idle(coordinator))
 
     def _is_disk_failing(self) -> bool:
         """Whether merges and removals may have failed, now or a moment ago."""
@@ -110,8 +108,9 @@ def _is_removable(name: str, manifest: Manifest) -> bool:
     return 0 < file.epoch < manifest.epoch
 
 
-def _idle(core: JobCore) -> str:
+def _idle(coordinator: Coordinator) -> str:
+    busy = sorted(set(coordinator.placement))
     return (
-        f"of workers {core.members} only {sorted(set(core.placement))} have tasks, and "
-        "nobody has asked for a pause"
+        f"of workers {coordinator.members} only {busy} have tasks, and nobody has asked "
+        "for a pause"
     )

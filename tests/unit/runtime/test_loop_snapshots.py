@@ -19,8 +19,8 @@ from millstream.protocol.align import Aligner, BarrierArrived, Cut, EpochAnnounc
 from millstream.protocol.barrier import ROUND_END, Barrier
 from millstream.protocol.ids import ChannelId, Epoch
 from millstream.protocol.packets import PacketKind
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.channels import InputChannel, LocalCarrier, OutputChannel
-from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.router import Router
 from millstream.runtime.task import Task, TaskPhase
 from millstream.testing import ManualClock

@@ -16,15 +16,15 @@ from millstream.protocol.ids import Epoch
 from millstream.protocol.messages import Sealed
 from millstream.protocol.metrics import OutputMetrics, TaskMetrics
 from millstream.protocol.packets import PacketKind
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.channels import InputChannel
-from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.memory import resident_bytes
-from millstream.runtime.meters import SPLITS_MAX, _slowest, note_stored
+from millstream.runtime.meters import SPLITS_MAX, _slowest, measured, note_stored
 from millstream.state.settings import StateSettings
 
 
 def metrics_of(bench: TaskHarness) -> TaskMetrics:
-    return bench.task.metrics(bench.clock.monotonic_ns())
+    return measured(bench.task, bench.clock.monotonic_ns())
 
 
 def test_blocked_task_shows_its_credit_and_what_waits() -> None:

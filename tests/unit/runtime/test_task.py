@@ -17,8 +17,8 @@ from millstream.plan.aggregate import builtin
 from millstream.plan.stages import Stage
 from millstream.protocol.packets import PacketKind
 from millstream.runtime.chain import TaskFailedError
+from millstream.runtime.channel_intake import ChannelIntake
 from millstream.runtime.channels import InputChannel
-from millstream.runtime.intake import ChannelIntake
 from millstream.runtime.task import Task, TaskPhase
 from millstream.testing import ManualClock, Raise, ScriptedSource
 
@@ -33,7 +33,7 @@ def test_task_works_in_bounded_slices() -> None:
 
     assert bench.run()
 
-    assert bench.task.rows_in == 4
+    assert bench.task.chain.rows_in == 4
     assert bench.phase() is TaskPhase.RUNNING
 
 
@@ -48,7 +48,7 @@ def test_task_ends_after_its_input_and_says_so_downstream() -> None:
     assert bench.phase() is TaskPhase.ENDED
     assert bench.arrived() == [10, 20, 30]
     assert bench.reader.is_ended
-    assert (bench.task.rows_in, bench.task.rows_out) == (3, 3)
+    assert (bench.task.chain.rows_in, bench.task.chain.rows_out) == (3, 3)
     assert not bench.run()
 
 
@@ -67,16 +67,16 @@ def test_blocked_task_takes_no_input_and_measures_the_wait() -> None:
     """Back-pressure stops the source, and shows in the progress."""
     bench = TaskHarness(list(range(10)), [], credit=1)
     bench.run()
-    taken = bench.task.rows_in
+    taken = bench.task.chain.rows_in
 
     assert not bench.run()
     bench.clock.advance("3ms")
     assert not bench.run()
-    assert bench.task.rows_in == taken
+    assert bench.task.chain.rows_in == taken
     bench.arrived()
     bench.run()
 
-    assert bench.task.blocked_ns == 3_000_000
+    assert bench.task.occupancy.blocked_ns(0) == 3_000_000
 
 
 def test_held_task_waits_for_the_driver() -> None:
@@ -106,7 +106,7 @@ def test_satisfied_limit_ends_the_task_and_passes_its_rows() -> None:
     bench = TaskHarness(count(), [specs.Limit(3)])
 
     assert bench.run_to_the_end(3) == [0, 1, 2]
-    assert bench.task.rows_in <= 6
+    assert bench.task.chain.rows_in <= 6
 
 
 def test_end_waits_for_credit() -> None:

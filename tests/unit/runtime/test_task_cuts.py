@@ -223,13 +223,13 @@ def test_blocked_barrier_stops_the_task_until_it_has_left() -> None:
     """Nothing is read behind a cut before the barrier is on its way."""
     bench = TaskHarness(range(9), [specs.Map(str)], buffer_rows=100, credit=0)
     bench.run()
-    taken = bench.task.rows_in
+    taken = bench.task.chain.rows_in
     bench.task.announce(barrier(1))
     bench.run()
 
     assert len(bench.cuts) == 1
     assert not bench.run()
-    assert bench.task.rows_in == taken
+    assert bench.task.chain.rows_in == taken
     assert bench.elements() == []
 
 
@@ -247,7 +247,7 @@ def test_task_that_had_ended_sends_its_end_and_nothing_else() -> None:
     assert bench.phase() is TaskPhase.ENDED
     assert bench.elements() == []
     assert bench.reader.is_ended
-    assert bench.task.rows_in == 0
+    assert bench.task.chain.rows_in == 0
     assert len(bench.ends) == 1
 
 

@@ -156,11 +156,12 @@ def test_core_that_is_wrong_is_a_problem_once() -> None:
     """What goes wrong first is told with its event; the rest follows from it."""
     problems: list[str] = []
     core = job_cores.connecting().core
-    CoreChecker(problems)._ask_after_events(core)
+    checker = CoreChecker(problems)
     core.phase = Phase.RUNNING
 
     for _ in range(3):
         core.handle(TimePassed(1))
+        checker.decided(core, TimePassed(1))
 
     said = "the job is RUNNING, and workers [1, 2] are not ready"
     assert problems == [f"JobCore.validate says after TimePassed(now_ns=1): {said}"]

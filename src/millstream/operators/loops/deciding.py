@@ -64,6 +64,10 @@ class FreeLoopDecider(OneInputOperator):
         """Take what heads say, or what comes from outside."""
         return _told(self._decider, rows)
 
+    def validate(self) -> None:
+        """Assert what its core promises; asked by tests and by the simulator."""
+        self._decider.validate()
+
 
 class RoundDecider(TwoInputOperator):
     """Hears heads and results of an iteration, and tells heads how to go on."""

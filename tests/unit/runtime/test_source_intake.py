@@ -1,158 +1,21 @@
-"""Intakes: where the batches of a task come from and how a row is named."""
+"""The intake of a source: which split is read when, and how a row is named."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import polars as pl
-from tests.support.making import channel
+from tests.support.making import nodes
+from tests.support.taking import barrier, taken
 
 from millstream.config import Config, configured
 from millstream.connectors.base import Source, SourceReader, Split
 from millstream.connectors.frame import DataFrameSource
-from millstream.protocol.barrier import Barrier
+from millstream.plan.nodes import Read
 from millstream.protocol.batching import BatchSize
-from millstream.protocol.ids import Epoch
-from millstream.protocol.packets import PacketKind
-from millstream.runtime.channels import InputChannel
-from millstream.runtime.intake import ChannelIntake, SourceIntake
+from millstream.runtime.elements import END_OF_INPUT, TakenBatch
+from millstream.runtime.source_intake import SourceIntake
 from millstream.testing import ManualClock, Pause, ScriptedSource
-
-
-def intake_of(count: int) -> ChannelIntake:
-    return ChannelIntake([InputChannel(channel(i)) for i in range(count)])
-
-
-def barrier(epoch: int) -> Barrier:
-    return Barrier(Epoch(epoch), Epoch(epoch - 1))
-
-
-def due_cut(intake: ChannelIntake) -> Barrier | None:
-    return intake.barrier
-
-
-def rows_of(intake: ChannelIntake | SourceIntake) -> list[Any]:
-    batches = []
-    while (taken := intake.take(0)) is not None:
-        batches.append(taken[0])
-    return batches
-
-
-def test_channels_are_read_in_the_order_in_which_batches_came() -> None:
-    """A busy channel does not starve the others."""
-    intake = intake_of(2)
-    first, second = intake.channels
-    first.receive(PacketKind.BATCH, 0, ["a"], 1)
-    second.receive(PacketKind.BATCH, 0, ["b"], 1)
-    first.receive(PacketKind.BATCH, 1, ["c"], 1)
-
-    assert rows_of(intake) == [["a"], ["b"], ["c"]]
-
-
-def test_channel_intake_is_over_when_all_channels_ended_and_are_empty() -> None:
-    """One open channel keeps a task alive."""
-    intake = intake_of(2)
-    first, second = intake.channels
-    first.receive(PacketKind.BATCH, 0, ["a"], 1)
-    first.receive(PacketKind.END, 1, [], 0)
-    assert rows_of(intake) == [["a"]]
-    assert not intake.is_over
-
-    second.receive(PacketKind.END, 0, [], 0)
-    assert rows_of(intake) == []
-
-    assert intake.is_over
-
-
-def test_position_counts_the_rows_of_the_channel() -> None:
-    """The row of an error is named from the beginning of its channel."""
-    intake = intake_of(1)
-    intake.channels[0].receive(PacketKind.BATCH, 0, [1, 2, 3], 1)
-    intake.channels[0].receive(PacketKind.BATCH, 1, [4, 5], 1)
-    rows_of(intake)
-
-    assert intake.position(1, 2) == "record 4 from task 0 of stage 0"
-
-
-def test_closed_channel_intake_gives_nothing_more() -> None:
-    """What already waits is dropped."""
-    intake = intake_of(1)
-    intake.channels[0].receive(PacketKind.BATCH, 0, [1], 1)
-
-    intake.close()
-
-    assert intake.take(0) is None
-    assert intake.channels[0].is_closed
-
-
-def test_cut_is_due_when_the_barrier_came_on_every_channel() -> None:
-    """A channel whose barrier came is not read until the cut is done."""
-    intake = intake_of(2)
-    first, second = intake.channels
-    first.receive(PacketKind.BARRIER, 0, barrier(1), 0)
-    first.receive(PacketKind.BATCH, 1, ["behind"], 1)
-    second.receive(PacketKind.BATCH, 0, ["before"], 1)
-
-    assert rows_of(intake) == [["before"]]
-    assert due_cut(intake) is None
-    assert len(first) == 1
-    second.receive(PacketKind.BARRIER, 1, barrier(1), 0)
-    second.receive(PacketKind.BATCH, 2, ["also behind"], 1)
-    assert rows_of(intake) == []
-    assert due_cut(intake) == barrier(1)
-
-    intake.release()
-
-    assert rows_of(intake) == [["behind"], ["also behind"]]
-    assert due_cut(intake) is None
-
-
-def test_ended_channel_is_not_waited_for() -> None:
-    """It has nothing before the cut that could still come."""
-    intake = intake_of(2)
-    first, second = intake.channels
-    first.receive(PacketKind.BARRIER, 0, barrier(1), 0)
-    second.receive(PacketKind.BATCH, 0, ["last"], 1)
-    second.receive(PacketKind.END, 1, [], 0)
-
-    assert rows_of(intake) == [["last"]]
-
-    assert intake.barrier == barrier(1)
-
-
-def test_channel_that_ends_behind_its_barrier_keeps_the_task_alive() -> None:
-    """Blocked elements count: the intake is over only when they are read."""
-    intake = intake_of(2)
-    first, second = intake.channels
-    first.receive(PacketKind.BARRIER, 0, barrier(1), 0)
-    first.receive(PacketKind.END, 1, [], 0)
-    assert rows_of(intake) == []
-    second.receive(PacketKind.END, 0, [], 0)
-    assert not intake.is_over
-
-    assert rows_of(intake) == []
-    assert intake.barrier == barrier(1)
-    intake.release()
-    rows_of(intake)
-
-    assert intake.is_over
-
-
-def test_blocked_channel_keeps_its_place_in_the_order() -> None:
-    """What waited longest is read first after the cut."""
-    intake = intake_of(2)
-    first, second = intake.channels
-    first.receive(PacketKind.BARRIER, 0, barrier(1), 0)
-    for number in (1, 2):
-        first.receive(PacketKind.BATCH, number, [number], 1)
-    rows_of(intake)
-    second.receive(PacketKind.BARRIER, 0, barrier(1), 0)
-    rows_of(intake)
-    second.receive(PacketKind.BATCH, 1, [3], 1)
-
-    intake.release()
-
-    assert rows_of(intake) == [[1], [2], [3]]
 
 
 class Letters(Source[str]):
@@ -200,8 +63,7 @@ def test_splits_of_an_unbounded_source_take_turns() -> None:
     source = Letters(is_bounded=False)
     intake = source_intake(source)
 
-    assert rows_of(intake) == [["a"], ["x"], ["b"], ["y"], ["c"]]
-    assert intake.is_over
+    assert taken(intake) == [["a"], ["x"], ["b"], ["y"], ["c"], END_OF_INPUT]
     assert sorted(source.closed) == ["abc", "xy"]
 
 
@@ -209,7 +71,7 @@ def test_splits_of_a_bounded_source_are_read_one_after_the_other() -> None:
     """Only one file is open at a time."""
     intake = source_intake(Letters(is_bounded=True))
 
-    assert rows_of(intake) == [["a"], ["b"], ["c"], ["x"], ["y"]]
+    assert taken(intake) == [["a"], ["b"], ["c"], ["x"], ["y"], END_OF_INPUT]
 
 
 def test_position_names_the_split_and_the_row_in_it() -> None:
@@ -225,11 +87,15 @@ def test_position_names_the_split_and_the_row_in_it() -> None:
 def test_what_fails_while_it_is_read_is_named() -> None:
     """Which is the next split, not that of the last batch."""
     intake = source_intake(Letters(is_bounded=True))
-    assert intake.reading() == "while opening what is read next"
+    (node,) = nodes([Read(Letters(is_bounded=True))])
+    first = intake.failure(OSError(), node)
     for _ in range(4):
         intake.take(0)
+    second = intake.failure(OSError(), node)
 
-    assert intake.reading() == "while reading xy after 1 records"
+    assert first.position == "while opening what is read next"
+    assert second.position == "while reading xy after 1 records"
+    assert second.node is node
 
 
 def test_idle_source_is_asked_again_only_after_a_while() -> None:
@@ -238,12 +104,12 @@ def test_idle_source_is_asked_again_only_after_a_while() -> None:
     intake = source_intake(ScriptedSource([Pause(), "row"]), source_idle_ms=2)
 
     assert intake.take(clock.monotonic_ns()) is None
-    assert intake.idle_until_ns == 2_000_000
+    assert intake.wake_ns() == 2_000_000
     clock.advance("1ms")
     assert intake.take(clock.monotonic_ns()) is None
     clock.advance("1ms")
 
-    assert intake.take(clock.monotonic_ns()) == (["row"], 0)
+    assert intake.take(clock.monotonic_ns()) == TakenBatch(["row"])
 
 
 def test_closing_a_source_intake_closes_its_readers() -> None:
@@ -255,7 +121,7 @@ def test_closing_a_source_intake_closes_its_readers() -> None:
     intake.close()
 
     assert sorted(source.closed) == ["abc", "xy"]
-    assert intake.is_over
+    assert intake.take(0) == END_OF_INPUT
 
 
 def test_source_cuts_when_the_epoch_is_announced() -> None:
@@ -265,12 +131,10 @@ def test_source_cuts_when_the_epoch_is_announced() -> None:
 
     intake.announce(barrier(1))
 
-    assert intake.take(0) is None
-    assert intake.barrier == barrier(1)
+    assert intake.take(0) == barrier(1)
     assert intake.offsets() == (("read", "abc", 1, False),)
-    intake.release()
-    assert intake.take(0) == (["b"], 0)
-    assert intake.barrier is None
+    assert intake.release(is_pausing=False), "nothing comes round to a source"
+    assert intake.take(0) == TakenBatch(["b"])
 
 
 def test_idle_source_cuts_at_once() -> None:
@@ -280,9 +144,8 @@ def test_idle_source_cuts_at_once() -> None:
 
     intake.announce(barrier(1))
 
-    assert intake.idle_until_ns is None
-    assert intake.take(0) is None
-    assert intake.barrier == barrier(1)
+    assert intake.wake_ns() is None
+    assert intake.take(0) == barrier(1)
 
 
 def test_offsets_tell_open_splits_from_those_read_to_their_end() -> None:
@@ -304,7 +167,7 @@ def test_reading_goes_on_at_the_offsets() -> None:
     intake = source_intake(Letters(is_bounded=True), {"abc": 2})
 
     assert intake.offsets() == (("read", "abc", 2, False),)
-    assert rows_of(intake) == [["c"], ["x"], ["y"]]
+    assert taken(intake) == [["c"], ["x"], ["y"], END_OF_INPUT]
 
 
 def test_split_that_was_read_to_its_end_is_not_opened_again() -> None:
@@ -312,7 +175,7 @@ def test_split_that_was_read_to_its_end_is_not_opened_again() -> None:
     source = Letters(is_bounded=True)
     intake = source_intake(source, {"abc": None, "xy": 1})
 
-    assert rows_of(intake) == [["y"]]
+    assert taken(intake) == [["y"], END_OF_INPUT]
 
     assert source.closed == ["xy"]
     assert {offset[1:] for offset in intake.offsets()} == {
@@ -344,9 +207,9 @@ def test_data_frames_become_as_large_as_their_time_allows() -> None:
 
     heights = []
     for _ in range(3):
-        taken = intake.take(0)
-        assert taken is not None
-        heights.append(len(taken[0]))
+        batch = intake.take(0)
+        assert isinstance(batch, TakenBatch)
+        heights.append(len(batch.rows))
         intake.note_time(heights[-1], 200_000_000)
 
     assert heights == [16_384, 2048, 1024]
@@ -361,6 +224,4 @@ def test_source_that_had_ended_ends_without_a_barrier() -> None:
 
     intake.announce(barrier(7))
 
-    assert intake.take(0) is None
-    assert intake.barrier is None
-    assert intake.is_over
+    assert intake.take(0) == END_OF_INPUT
