@@ -28,7 +28,7 @@ ANY_MAX = {
     "columns": 3,
     "connectors": 16,
     "launch": 10,
-    "operators": 221,
+    "operators": 113,
     "plan": 19,
     "protocol": 10,
     "runtime": 25,

@@ -12,7 +12,7 @@ matter which came last.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.operators.joins.base import (
     TimedJoinOperator,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from millstream.operators.base import Rows
     from millstream.operators.joins.sides import Sides
     from millstream.plan.logical import Node
+    from millstream.values import Key, TimedRow
 
 __all__ = ["AsofJoinOperator"]
 
@@ -38,7 +39,7 @@ class _Decision(NamedTuple):
     """Which right row a left row gets, if any, and at which time that is certain."""
 
     time: int
-    right: tuple[int, Any] | None
+    right: TimedRow | None
 
 
 class AsofJoinOperator(TimedJoinOperator):
@@ -85,7 +86,7 @@ class AsofJoinOperator(TimedJoinOperator):
         tolerance = self._tolerance
         return tolerance is not None and time + tolerance <= origin_watermark(time)
 
-    def _decision(self, time: int, right: list[Any]) -> _Decision:
+    def _decision(self, time: int, right: list[TimedRow]) -> _Decision:
         """Return what becomes of a left row if no other right rows come."""
         before = self._before(time, right)
         if self._direction is Direction.BACKWARD:
@@ -101,7 +102,7 @@ class AsofJoinOperator(TimedJoinOperator):
             return _Decision(int(after[0]), after)
         return _Decision(horizon, before)
 
-    def _before(self, time: int, right: list[Any]) -> Any:
+    def _before(self, time: int, right: list[TimedRow]) -> TimedRow | None:
         """Return the last right row until `time` that may be used; None if none may."""
         if self._direction is Direction.FORWARD:
             return None
@@ -119,7 +120,7 @@ class AsofJoinOperator(TimedJoinOperator):
                 found = row if found is None else _larger(found, row)
         return found
 
-    def _after(self, time: int, right: list[Any]) -> Any:
+    def _after(self, time: int, right: list[TimedRow]) -> TimedRow | None:
         """Return the first right row from `time` on; None if there is none."""
         place = bisect_left(right, time, key=time_of)
         found = None
@@ -131,7 +132,7 @@ class AsofJoinOperator(TimedJoinOperator):
             found = row if found is None else _larger(found, row)
         return found
 
-    def settle(self, keys: list[Any], time: int) -> Rows:
+    def settle(self, keys: list[Key], time: int) -> Rows:
         self._sides.open(keys)
         result: Rows = []
         for key in keys:
@@ -149,14 +150,14 @@ class AsofJoinOperator(TimedJoinOperator):
             self._note_next(key, waiting, right, time)
         return result
 
-    def _found(self, decision: _Decision) -> list[Any]:
+    def _found(self, decision: _Decision) -> Rows:
         """Return the value of the right row, if there is one and it is in the table."""
         if decision.right is None:
             return []
         value = decision.right[1]
         return [] if value is None and self._is_table else [value]
 
-    def _drop(self, right: list[Any], left: list[Any], reached: int) -> None:
+    def _drop(self, right: list[TimedRow], left: list[TimedRow], reached: int) -> None:
         """Drop the right rows that no left row can get any more."""
         if self._direction is Direction.FORWARD:
             del right[: bisect_right(right, reached, key=time_of)]
@@ -173,7 +174,7 @@ class AsofJoinOperator(TimedJoinOperator):
                 return
 
     def _note_next(
-        self, key: Any, left: list[Any], right: list[Any], reached: int
+        self, key: Key, left: list[TimedRow], right: list[TimedRow], reached: int
     ) -> None:
         """Let the key be due when a left row is decided, or right rows can go."""
         times = [self._decision(row[0], right).time for row in left]
@@ -192,7 +193,7 @@ class AsofJoinOperator(TimedJoinOperator):
             self.due.add(key, BEGINNING)
 
 
-def _larger(one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
+def _larger(one: TimedRow, other: TimedRow) -> TimedRow:
     """Return the row with the larger value, or with the larger text."""
     try:
         is_larger = bool(other[1] > one[1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_right
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.base import TimedOperator, TwoInputOperator
 from millstream.operators.due import DueKeys, chunks
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.state.base import State
     from millstream.state.table import Table
+    from millstream.values import Key, Row, Value
 
 __all__ = [
     "CHUNK_KEYS",
@@ -63,7 +64,7 @@ def later(left: int, right: int) -> int:
     return LateTimestamp(time, watermark) if time <= watermark else time
 
 
-def insert_in_order(rows: list[Any], row: Any) -> None:
+def insert_in_order(rows: Rows, row: Row) -> None:
     """Insert a row that begins with its time into rows in the order of time."""
     if not rows or rows[-1][0] <= row[0]:
         rows.append(row)
@@ -117,7 +118,7 @@ class TimedJoinOperator(KeyedJoinOperator, TimedOperator):
         """Find out when keys that were restored are due."""
 
     @abstractmethod
-    def settle(self, keys: list[Any], time: int) -> Rows:
+    def settle(self, keys: list[Key], time: int) -> Rows:
         """Return what follows for keys that are due, and drop what has to go.
 
         Event time has come to `time`.
@@ -160,7 +161,7 @@ class TimedJoinOperator(KeyedJoinOperator, TimedOperator):
     def _put_reached(self, time: int) -> None:
         self.reached = time
 
-    def leave_out(self, key: Any, value: Any, time: int) -> None:
+    def leave_out(self, key: Key, value: Value, time: int) -> None:
         """Put a row aside that came too late."""
         self.late.append(LateRow(key, value, int(time)))
         self.late_count += 1

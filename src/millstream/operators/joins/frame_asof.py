@@ -13,7 +13,7 @@ counts, column by column.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
+    from millstream.values import Batch
 
 __all__ = ["FrameAsofJoinOperator"]
 
@@ -60,7 +61,7 @@ class FrameAsofJoinOperator(FrameStreamJoinOperator):
         #: Nothing is decided before, unless right rows come.
         self._quiet_until = END_OF_TIME
 
-    def process(self, rows: Any, port: int) -> Any:
+    def process(self, rows: pl.DataFrame, port: int) -> Batch:
         rows = self.on_time(self.placed(rows), port, self._is_late(port))
         if port == RIGHT or self._how is How.INNER:
             rows = self.output.can_meet(rows, port)
@@ -76,7 +77,7 @@ class FrameAsofJoinOperator(FrameStreamJoinOperator):
             return pl.lit(value=False)
         return pl.col(TIME) + self._tolerance <= pl.col(ORIGIN_WATERMARK)
 
-    def advance(self, time: int) -> Iterator[Any]:
+    def advance(self, time: int) -> Iterator[Batch]:
         """Yield the left rows of which the partner is certain."""
         yield from self.pending_output()
         self.reached = max(self.reached, time)

@@ -14,6 +14,7 @@ import polars as pl
 
 from millstream.operators.base import TimedOperator, TwoInputOperator
 from millstream.operators.frames.join_buffer import JoinBuffer
+from millstream.operators.time.late import with_late
 from millstream.plan.frame_joins import LATE_SIDE, JoinFrameStreams, late_name
 from millstream.plan.frame_windows import HIDDEN, ORIGIN_WATERMARK, TIME
 from millstream.plan.joins import LEFT, RIGHT, How
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.state.frame_log import LogDelta
     from millstream.state.settings import StateSettings
+    from millstream.values import Batch
 
 __all__ = [
     "NO_WATERMARK",
@@ -206,7 +208,7 @@ class FrameStreamJoinOperator(TwoInputOperator, TimedOperator):
     def reached(self, time: int) -> None:
         self.facts[_REACHED] = time
 
-    def finish(self) -> Iterable[Any]:
+    def finish(self) -> Iterable[Batch]:
         return self.advance(END_OF_TIME)
 
     def reset(self, ended: frozenset[int]) -> None:
@@ -280,8 +282,7 @@ class FrameStreamJoinOperator(TwoInputOperator, TimedOperator):
         late = rows.filter(LATE_SIDE)
         if late.height:
             self.late_count += late.height
-            told: Any = self._late_rows(late, port)
-            self.late = told if len(self.late) == 0 else pl.concat([self.late, told])
+            self.late = with_late(self.late, self._late_rows(late, port))
         return rows.filter(~pl.col(LATE_SIDE)).drop(LATE_SIDE)
 
     def _late_rows(self, late: pl.DataFrame, port: int) -> pl.DataFrame:

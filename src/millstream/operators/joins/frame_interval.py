@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.settings import StateSettings
+    from millstream.values import Batch
 
 __all__ = ["FrameIntervalJoinOperator", "FrameKeyedJoinOperator"]
 
@@ -74,12 +75,12 @@ class FrameIntervalJoinOperator(FrameStreamJoinOperator):
             upper += self._waits[1 - side]
         return max(upper, self._waits[side]) if how.pads(side) else upper
 
-    def process(self, rows: Any, port: int) -> Any:
+    def process(self, rows: pl.DataFrame, port: int) -> Batch:
         upper = pl.col(TIME) + self._reach[port][1]
         rows = self.on_time(self.placed(rows), port, upper <= pl.col(ORIGIN_WATERMARK))
         return self.met(rows, port)
 
-    def met(self, rows: pl.DataFrame, port: int) -> Any:
+    def met(self, rows: pl.DataFrame, port: int) -> Batch:
         """Return what follows from rows that have come, and keep what has to be kept."""
         if not self._how.pads(port):
             rows = self.output.can_meet(rows, port)
@@ -141,7 +142,7 @@ class FrameIntervalJoinOperator(FrameStreamJoinOperator):
         pairs = self._suiting(self.output.pairs(left, right))
         return index.is_in(pairs[_INDEX].unique().implode())
 
-    def _left_came(self, rows: pl.DataFrame) -> Any:
+    def _left_came(self, rows: pl.DataFrame) -> Batch:
         """Let left rows go that have a partner already; keep the others."""
         is_met = self._has_partner(rows, self._others(rows, LEFT), LEFT)
         self.sides[LEFT].add(rows.filter(~is_met))
@@ -149,7 +150,7 @@ class FrameIntervalJoinOperator(FrameStreamJoinOperator):
             return []
         return self.told_alone(rows.filter(is_met), LEFT)
 
-    def _right_came(self, rows: pl.DataFrame) -> Any:
+    def _right_came(self, rows: pl.DataFrame) -> Batch:
         """Return the left rows that have their first partner now."""
         waiting = self._others(rows, RIGHT) if self._how is How.SEMI else None
         if waiting is not None:
@@ -164,7 +165,7 @@ class FrameIntervalJoinOperator(FrameStreamJoinOperator):
 
     # When time has passed
 
-    def advance(self, time: int) -> Iterator[Any]:
+    def advance(self, time: int) -> Iterator[Batch]:
         """Yield the rows that stay alone."""
         self.reached = max(self.reached, time)
         yield from self.say(self.reached)
@@ -222,7 +223,7 @@ class FrameKeyedJoinOperator(FrameIntervalJoinOperator, TickingOperator):
         self._now = 0
         super().__init__(nodes, settings, reach=(-wait, wait))
 
-    def process(self, rows: Any, port: int) -> Any:
+    def process(self, rows: pl.DataFrame, port: int) -> Batch:
         said: list[pl.DataFrame] = []
         if self._ttl_ms is not None:
             self._now = max(self._now, self._clock.wall_ms())
@@ -234,7 +235,7 @@ class FrameKeyedJoinOperator(FrameIntervalJoinOperator, TickingOperator):
         self._wake()
         if not said:
             return made
-        return pl.concat([*said, made] if len(made) else said)
+        return pl.concat([*said, made] if isinstance(made, pl.DataFrame) else said)
 
     def told(self, pairs: pl.DataFrame) -> pl.DataFrame:
         """Return pairs with the larger of their own times, if they have any."""
@@ -254,10 +255,10 @@ class FrameKeyedJoinOperator(FrameIntervalJoinOperator, TickingOperator):
     def _suiting(self, pairs: pl.DataFrame) -> pl.DataFrame:
         return pairs if self._ttl_ms is None else super()._suiting(pairs)
 
-    def advance(self, time: int) -> Iterator[Any]:  # noqa: ARG002 - of the clock
+    def advance(self, time: int) -> Iterator[Batch]:  # noqa: ARG002 - of the clock
         return iter(())
 
-    def tick(self, now_ms: int) -> Iterator[Any]:
+    def tick(self, now_ms: int) -> Iterator[Batch]:
         """Yield the rows that expire without having met another."""
         self.tick_at_ms = None
         self._now = max(self._now, now_ms)
@@ -282,7 +283,7 @@ class FrameKeyedJoinOperator(FrameIntervalJoinOperator, TickingOperator):
             times += [] if waiting is None else [waiting + wait + 1]
         self.tick_at_ms = min(times, default=None)
 
-    def finish(self) -> Iterator[Any]:
+    def finish(self) -> Iterator[Batch]:
         """Yield all rows that have met no other."""
         return self.say(self._now + self._reach[LEFT][1])
 

@@ -8,7 +8,7 @@ restore, and known in memory from then on.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.errors import UsageError
 from millstream.operators.base import TickingOperator, TimedOperator, do_nothing
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from millstream.operators.base import Rows
-    from millstream.operators.rows.timers import Kind
+    from millstream.operators.rows.timers import KeyState, Kind
     from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.table import Table
+    from millstream.values import Key, Pair, Value
 
 __all__ = ["ProcessOperator"]
 
@@ -190,8 +191,8 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
         self._set_tick()
 
     def _stamped(
-        self, key: Any, timestamp: int, made: Iterable[Any] | None
-    ) -> Iterable[Any]:
+        self, key: Key, timestamp: int, made: Iterable[Value] | None
+    ) -> Iterable[Pair]:
         if made is None:
             return ()
         if self._is_timed:
@@ -218,8 +219,8 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
             yield made
 
     def _fired_at(
-        self, time: int, kind: Kind, keys: list[Any], firing: _Firing
-    ) -> Iterator[Iterable[Any]]:
+        self, time: int, kind: Kind, keys: list[Key], firing: _Firing
+    ) -> Iterator[Iterable[Pair]]:
         """Call `on_timer` for keys that may have a timer for this time."""
         function, states = self._function, self.entries_of(keys)
         for key in keys:
@@ -241,15 +242,13 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
             if not state:
                 del states[key]
 
-    def _note_added(self, key: Any) -> None:
+    def _note_added(self, key: Key) -> None:
         """Take note of what will be due that was not before."""
         for kind, time in self._timers.added:
             self._indexes[kind].add(key, time)
         self._timers.added.clear()
 
-    def _note_set(
-        self, key: Any, state: dict[Any, Any], kind: Kind, firing: _Firing
-    ) -> None:
+    def _note_set(self, key: Key, state: KeyState, kind: Kind, firing: _Firing) -> None:
         """Do the like for what `on_timer` set, which may be due at once."""
         for added_kind, time in self._timers.added:
             if added_kind != kind or time > firing.until:
@@ -260,7 +259,7 @@ class ProcessOperator(KeyedOperator, TimedOperator, TickingOperator):
                 self._indexes[kind].add(key, firing.until + 1)
         self._timers.added.clear()
 
-    def _check_end(self, key: Any, firing: _Firing) -> None:
+    def _check_end(self, key: Key, firing: _Firing) -> None:
         """Refuse timers that set others again and again when the input has ended."""
         if not self._function.is_at_end or not self._timers.added:
             return
@@ -300,11 +299,11 @@ class _Firing:
         self.until = until
         self._index = index
         #: Times of keys that have been looked at; a key may have many.
-        self._known: dict[int, set[Any]] = {}
+        self._known: dict[int, set[Key]] = {}
         self._times: list[int] = []
         #: Keys of the earliest time that have not been looked at.
-        self._unknown: set[Any] = set()
-        self._counts: dict[Any, int] = {}
+        self._unknown: set[Key] = set()
+        self._counts: dict[Key, int] = {}
 
     @property
     def first(self) -> int | None:
@@ -313,11 +312,11 @@ class _Firing:
         first = min(times, default=None)
         return None if first is None or first > self.until else first
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[Key]:
         """Return the keys that may have a timer for the earliest time, in order."""
         first = self.first
         assert first is not None
-        known: set[Any] = set()
+        known: set[Key] = set()
         if self._times[:1] == [first]:
             heapq.heappop(self._times)
             known = self._known.pop(first)
@@ -325,7 +324,7 @@ class _Firing:
         keys = known | self._unknown
         return sorted(keys, key=key_hash) if len(keys) > 1 else list(keys)
 
-    def look_at(self, key: Any, state: dict[Any, Any], time: int, kind: Kind) -> None:
+    def look_at(self, key: Key, state: KeyState, time: int, kind: Kind) -> None:
         """Remove what has expired of a key, and find its timers after `time`."""
         if key not in self._unknown:
             return
@@ -338,12 +337,12 @@ class _Firing:
         if later is not None:
             self._index.add(key, later)
 
-    def counted(self, key: Any) -> int:
+    def counted(self, key: Key) -> int:
         """Count a timer that has set another; return how many did."""
         count = self._counts[key] = self._counts.get(key, 0) + 1
         return count
 
-    def put(self, key: Any, time: int) -> None:
+    def put(self, key: Key, time: int) -> None:
         """Add a time at which something of a key is due."""
         keys = self._known.get(time)
         if keys is None:

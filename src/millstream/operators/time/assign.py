@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cloudpickle
 
@@ -33,6 +33,7 @@ from millstream.protocol.watermark import (
 )
 from millstream.state.row_codec import unstorable
 from millstream.state.task_state import TaskState
+from millstream.values import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,12 +41,13 @@ if TYPE_CHECKING:
     from millstream.plan.logical import Node
     from millstream.ports import Clock
     from millstream.state.table import Table
+    from millstream.values import Key, TimedRow
 
 __all__ = ["AssignTimestampsOperator", "SortByTimeOperator", "TimestampAssigner"]
 
 _LEAVING_ROWS = 1024
 
-Rule = Callable[[Any, int], int | None]
+Rule = Callable[[Row, int], int | None]
 """The watermark that a row and its timestamp make; None for none."""
 
 Kept = tuple[dict[str, int], dict[str, bytes], int]
@@ -340,7 +342,7 @@ class SortByTimeOperator(KeyedOperator, TimedOperator):
         self._due.clear()
         self._reached = BEGINNING
 
-    def _taken(self, keys: list[Any], time: int) -> Iterator[tuple[Any, Any]]:
+    def _taken(self, keys: list[Key], time: int) -> Iterator[tuple[Key, TimedRow]]:
         """Take the rows of keys up to a time out of what waits."""
         waiting = self.entries_of(keys)
         for key in keys:
@@ -364,5 +366,5 @@ def _are_in_time(times: list[int]) -> bool:
     return min(times) >= -TIME_LIMIT and max(times) <= TIME_LIMIT
 
 
-def _time_of_pair(pair: tuple[Any, tuple[int, Any]]) -> int:
+def _time_of_pair(pair: tuple[Key, TimedRow]) -> int:
     return pair[1][0]

@@ -5,7 +5,7 @@ What counts rows, or calls a trigger for them, then sees the same order whoever 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from millstream.plan.logical import Node
     from millstream.state.settings import StateSettings
+    from millstream.values import Batch
 
 __all__ = ["FrameSortByTimeOperator"]
 
@@ -45,7 +46,7 @@ class FrameSortByTimeOperator(OneInputOperator, TimedOperator):
             logs = [(self._waiting, spec.keys)]
             self.state = FrameLogsState(logs, settings.shard_count, self._restored)
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> Batch:
         is_early = pl.col(ORIGIN_WATERMARK).is_null() & (
             pl.col(TIME) > self._facts[_REACHED]
         )
@@ -57,7 +58,7 @@ class FrameSortByTimeOperator(OneInputOperator, TimedOperator):
         self._waiting.add(in_time)
         return []
 
-    def advance(self, time: int) -> Iterator[Any]:
+    def advance(self, time: int) -> Iterator[Batch]:
         """Yield the rows whose time has come, in order."""
         self._facts[_REACHED] = max(self._facts[_REACHED], time)
         ready = self._waiting.between(BEGINNING, time)
@@ -65,7 +66,7 @@ class FrameSortByTimeOperator(OneInputOperator, TimedOperator):
             self._waiting.forget(time + 1)
             yield from ready.sort(TIME, maintain_order=True).iter_slices(_ROWS_MAX)
 
-    def finish(self) -> Iterable[Any]:
+    def finish(self) -> Iterable[Batch]:
         return self.advance(END_OF_TIME)
 
     def reset(self) -> None:

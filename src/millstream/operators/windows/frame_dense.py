@@ -9,7 +9,7 @@ Nothing here knows how panes are kept, or what the user computes of sums.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from millstream.columns.kernels import loading
+    from millstream.columns.kernels.scatter import Numbers
     from millstream.columns.table import FrameAggregation
     from millstream.plan.windows import Panes
 
@@ -85,16 +86,14 @@ def dense_windows(
 
 
 def _filled(
-    shape: tuple[int, int], places: NDArray[np.int64], values: NDArray[Any]
-) -> NDArray[Any]:
+    shape: tuple[int, int], places: NDArray[np.int64], values: Numbers
+) -> Numbers:
     table = np.zeros(shape, dtype=values.dtype)
     np.add.at(table.reshape(-1), places, values)
     return table
 
 
-def _sums(
-    table: NDArray[Any], spans: Sequence[tuple[int, int]]
-) -> Iterator[NDArray[Any]]:
+def _sums(table: Numbers, spans: Sequence[tuple[int, int]]) -> Iterator[Numbers]:
     """Yield the sums of rows from one to before another; they are changed later."""
     drops_incomplete = table.dtype == np.int64
     begin, end = spans[0]

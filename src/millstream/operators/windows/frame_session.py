@@ -10,7 +10,7 @@ Nothing here knows how snapshots are stored.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from millstream.columns.table import FrameAggregation
+    from millstream.values import Batch
 
 __all__ = ["FrameSessionOperator"]
 
@@ -58,13 +59,13 @@ class FrameSessionOperator(LoggedWindowOperator[SessionFrame], TimedOperator):
         #: No session is over before this time.
         self._until = END_OF_TIME
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> Batch:
         rows = self._on_time(rows)
         if rows.height:
             self._take(self._begun(rows.sort(WINDOW, maintain_order=True)))
         return []
 
-    def process_at(self, rows: Any, time: int) -> Any:
+    def process_at(self, rows: pl.DataFrame, time: int) -> Batch:
         """Take rows that all come at a time after what was reached."""
         times = {WINDOW: time, END: time + self.spec.gap_ms}
         columns = [pl.lit(at, pl.Int64).alias(name) for name, at in times.items()]
@@ -120,7 +121,7 @@ class FrameSessionOperator(LoggedWindowOperator[SessionFrame], TimedOperator):
         start = pl.when(is_first).then(WINDOW).forward_fill()
         return rows.with_columns(start.over(self._keys).alias(WINDOW))
 
-    def advance(self, time: int) -> Iterator[Any]:
+    def advance(self, time: int) -> Iterator[Batch]:
         """Yield the sessions that are over by now."""
         self.reached = max(self.reached, time)
         if self.reached < self._until:
@@ -174,7 +175,7 @@ class FrameSessionOperator(LoggedWindowOperator[SessionFrame], TimedOperator):
         """Return when a session may be over."""
         return None if self._until == END_OF_TIME else self._until
 
-    def finish(self) -> Iterable[Any]:
+    def finish(self) -> Iterable[Batch]:
         return self.advance(END_OF_TIME)
 
     # What snapshots know of it

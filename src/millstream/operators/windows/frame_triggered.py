@@ -9,7 +9,7 @@ Nothing here knows how pieces are kept, or how snapshots are stored.
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import polars as pl
@@ -47,10 +47,12 @@ if TYPE_CHECKING:
 
     from millstream.columns.kernels import loading
     from millstream.operators.windows.frame_pieces import ProbeKeys
+    from millstream.operators.windows.trigger_calls import Entry
     from millstream.plan.logical import Node
     from millstream.plan.windows import Trigger
     from millstream.ports import Clock
     from millstream.state.settings import StateSettings
+    from millstream.values import Batch, Key, Value
 
     Integers = NDArray[np.int64]
 
@@ -91,7 +93,7 @@ class FrameTriggeredOperator(
     def begin(self) -> None:
         self._keys: tuple[str, ...] = self.spec.aggregation.keys
         self._index: KeyIndex | None = None
-        self._entries: dict[int, list[Any]] = {}
+        self._entries: dict[int, Entry] = {}
         self._calls = _PieceCalls(self.spec.window.trigger)
         self._pieces = Pieces(self.spec.aggregation)
         self._reached = BEGINNING
@@ -101,7 +103,7 @@ class FrameTriggeredOperator(
         self._told_count = 0
         self._anew = self._stamp
 
-    def process(self, rows: Any) -> Any:
+    def process(self, rows: pl.DataFrame) -> Batch:
         calls, entries = self._calls, self._entries
         slots = self._slots(rows)
         self._touch(np.unique(slots))
@@ -125,16 +127,16 @@ class FrameTriggeredOperator(
         self._settle()
         return pl.concat(made) if made else []
 
-    def advance(self, time: int) -> Iterator[Any]:
+    def advance(self, time: int) -> Iterator[Batch]:
         """Call the triggers that wanted to be called up to a time."""
         if self.spec.is_timed:
             self._reached = max(self._reached, time)
             yield from self._fire(time)
 
-    def tick(self, now_ms: int) -> Iterator[Any]:
+    def tick(self, now_ms: int) -> Iterator[Batch]:
         yield from self._fire(now_ms)
 
-    def finish(self) -> Iterator[Any]:
+    def finish(self) -> Iterator[Batch]:
         now, calls, entries = self._now(), self._calls, self._entries
         ends = (calls.end(slot, now, entries) for slot in list(entries))
         yield from self._sliced(ends)
@@ -226,7 +228,7 @@ class FrameTriggeredOperator(
         names = self._names(self._index.keys(slots))
         self._calls.names = dict(zip(numbers, names, strict=True))
 
-    def _names(self, keys: pl.DataFrame) -> list[Any]:
+    def _names(self, keys: pl.DataFrame) -> Sequence[Key]:
         """Return keys as triggers see them."""
         if not self.spec.has_keys:
             return [None] * keys.height
@@ -301,7 +303,7 @@ class _PieceCalls(TriggerCalls[int]):
     def __init__(self, trigger: Trigger) -> None:
         super().__init__(trigger)
         #: The keys of a batch, as triggers see them.
-        self.names: dict[int, Any] = {}
+        self.names: dict[int, Key] = {}
         self._last = 0
         self.begin()
 
@@ -314,36 +316,37 @@ class _PieceCalls(TriggerCalls[int]):
         self.pieces_wanted = 0
         self._purged: dict[int, int] = {}
 
-    def kept_anew(self, key: int) -> list[Any]:
+    def kept_anew(self, key: int) -> list[Value]:
         first = self._purged.get(key, self.recent)
         return [self.names[key], first, first]
 
-    def put(self, key: int, entry: list[Any], value: Any) -> None:  # noqa: ARG002
+    def put(self, key: int, entry: Entry, value: Value) -> None:  # noqa: ARG002
         kept = entry[KEPT]
         kept[_PIECE] = max(kept[_PIECE], self.recent)
         self._last = max(self._last, kept[_PIECE])
         self.places.append(kept[_PIECE])
 
-    def result(self, key: int, entry: list[Any]) -> ProbeKeys:
+    def result(self, key: int, entry: Entry) -> ProbeKeys:
         _, first, last = entry[KEPT]
         self._next_piece(entry[KEPT])
         self.pieces_wanted += 2 + max(last - max(first, self.recent), 0)
         return key, first, last
 
-    def purge(self, key: int, entry: list[Any]) -> None:
+    def purge(self, key: int, entry: Entry) -> None:
         kept = entry[KEPT]
         self._next_piece(kept)
         kept[_FIRST] = self._purged[key] = kept[_PIECE]
 
-    def shown(self, key: int, entry: list[Any]) -> Any:  # noqa: ARG002 - it is a number
-        return entry[KEPT][_NAME]
+    def shown(self, key: int, entry: Entry) -> Key:  # noqa: ARG002 - it is a number
+        name: Key = entry[KEPT][_NAME]
+        return name
 
-    def _next_piece(self, kept: list[Any]) -> None:
+    def _next_piece(self, kept: list[Value]) -> None:
         kept[_PIECE] += 1
         self._last = max(self._last, kept[_PIECE])
 
 
-def _encoded(entry: list[Any]) -> bytes | None:
+def _encoded(entry: Entry) -> bytes | None:
     """Return what a trigger remembers for a key."""
     if not entry[STATE]:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.operators.base import TickingOperator
 from millstream.operators.due import chunks
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
     from millstream.operators.base import Rows
     from millstream.operators.windows.content import Content
+    from millstream.operators.windows.trigger_calls import Entry
     from millstream.plan.logical import Node
     from millstream.plan.windows import Trigger
     from millstream.ports import Clock
     from millstream.state.table import Table
+    from millstream.values import Pair, Value
 
 __all__ = ["TriggeredWindowOperator"]
 
@@ -97,24 +99,27 @@ class _RowCalls(TriggerCalls[Key]):
     """Keeps what the aggregate needs, under one number as if it were a pane."""
 
     def __init__(
-        self, trigger: Trigger, content: Content, row: Callable[[Any, Window, Any], Any]
+        self,
+        trigger: Trigger,
+        content: Content,
+        row: Callable[[Key, Window, Value], Pair],
     ) -> None:
         super().__init__(trigger)
         self._content = content
         self._row = row
 
-    def kept_anew(self, key: Any) -> Any:  # noqa: ARG002 - the same for all
+    def kept_anew(self, key: Key) -> dict[int, Value]:  # noqa: ARG002 - the same for all
         return {}
 
-    def put(self, key: Any, entry: list[Any], value: Any) -> None:  # noqa: ARG002
+    def put(self, key: Key, entry: Entry, value: Value) -> None:  # noqa: ARG002
         self._content.put(entry[KEPT], 0, value, 0)
 
-    def result(self, key: Any, entry: list[Any]) -> Any:
+    def result(self, key: Key, entry: Entry) -> Pair:
         made = self._content.result(_ALL, [entry[KEPT][0]])
         return self._row(key, _ALL, made)
 
-    def purge(self, key: Any, entry: list[Any]) -> None:  # noqa: ARG002 - its own
+    def purge(self, key: Key, entry: Entry) -> None:  # noqa: ARG002 - its own
         entry[KEPT] = {}
 
-    def shown(self, key: Any, entry: list[Any]) -> Any:  # noqa: ARG002 - it is the key
+    def shown(self, key: Key, entry: Entry) -> Key:  # noqa: ARG002 - it is the key
         return key

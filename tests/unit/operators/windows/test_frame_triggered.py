@@ -56,7 +56,7 @@ def planned(window: AnyWindow) -> Any:
     return flow.plan.nodes[-1].spec
 
 
-def triggered(trigger: Trigger) -> FrameTriggeredOperator:
+def triggered(trigger: Trigger) -> Any:
     spec = planned(windows.global_window(trigger))
     return FrameTriggeredOperator((node(spec),), MEMORY, ManualClock(), engine="polars")
 
