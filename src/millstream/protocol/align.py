@@ -20,8 +20,9 @@ LOGGING    the state is captured; a batch from a back channel whose barrier is s
 
 A task without back channels leaves LOGGING in the step that enters it.  In a loop the next
 epoch can come while an abandoned one still goes round: its barrier is put off until the
-seal, a forward channel that brought it is blocked, and what follows on a back channel waits.  A channel that
-ended counts as marked.  A task whose forward channels have all ended, or that has none
+seal, a forward channel that brought it is blocked, and what follows on a back channel waits.
+It can even come round before this one is cut: the head of a loop that is over waits for
+nothing that comes round, and cuts the next epoch.  A channel that ended counts as marked.  A task whose forward channels have all ended, or that has none
 (a source), learns of an epoch from the coordinator (`EpochAnnounced`); all others keep
 the announcement until its barrier comes, or until there is no channel left to bring it.
 
@@ -35,8 +36,8 @@ Invariants (see `Aligner.validate`)
 1. RUNNING means no channel is marked, held or logged; only channels that are read are.
 2. Batches are held only while ALIGNING, and only those of back channels.
 3. Batches are logged only while LOGGING, and only those of back channels.
-4. Events are put off only while LOGGING, and only those of channels that are marked, behind
-   a barrier of a later epoch.
+4. Events are put off only while an epoch passes through, and only those of channels that
+   are marked, behind a barrier of a later epoch; while ALIGNING those of back channels.
 5. Epochs increase, and so do those that are announced.
 6. ALIGNING waits for a forward channel, LOGGING for a back channel, and an epoch that was
    announced for one of them to bring it.
@@ -262,8 +263,8 @@ class Aligner:
         assert sorted({last, *epochs}) == [last, *epochs], f"{epochs} follow {last}"
         is_waiting = self.phase is Phase.RUNNING and not self._forward
         assert not (is_waiting and epochs), f"nobody brings {epochs}, and none is cut"
-        assert not self._put_off or self.phase is Phase.LOGGING, (
-            f"{self._put_off} is put off while it is {self.phase.name}"
+        assert not self._put_off or self.phase is not Phase.RUNNING, (
+            f"{self._put_off} is put off while no epoch passes through"
         )
         seen: set[ChannelId] = set()
         for event in self._put_off:
@@ -276,11 +277,14 @@ class Aligner:
 
     def _is_early(self, event: BarrierArrived | BatchArrived | ChannelEnded) -> bool:
         """Whether it belongs behind the barrier of the next epoch, and is too soon."""
-        if self.phase is not Phase.LOGGING:
+        if self.phase is Phase.RUNNING:
             return False
         if any(event.channel == before.channel for before in self._put_off):
             return True
         assert self._barrier is not None
+        is_round = event.channel in self._back and event.channel in self._marked
+        if self.phase is Phase.ALIGNING and not is_round:
+            return False
         epoch = self._barrier.epoch
         return isinstance(event, BarrierArrived) and event.barrier.epoch > epoch
 

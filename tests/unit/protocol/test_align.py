@@ -270,3 +270,28 @@ def test_the_next_epoch_waits_for_one_that_still_goes_round() -> None:
     assert kinds == ["Seal", "Cut", "UnblockChannel", "DeliverBatch"]
     assert aligner.phase is Phase.LOGGING
     assert aligner.handle(BarrierArrived(OTHER, barrier(2))) == [sealed(2)]
+
+
+def test_the_next_epoch_may_come_round_before_this_one_is_cut() -> None:
+    """The head of a loop that is over cuts it without waiting for what comes round."""
+    reader = Reader(ONE, back=(BACK,))
+
+    first = [
+        reader.tell(event)
+        for event in (
+            BarrierArrived(BACK, barrier(1)),
+            BarrierArrived(BACK, barrier(2)),
+            BatchArrived(BACK, "behind both"),
+        )
+    ]
+    second = reader.tell(BarrierArrived(ONE, barrier(1)))
+    third = reader.tell(BarrierArrived(ONE, barrier(2)))
+
+    assert first == [[], [], []]
+    assert second == [Cut(barrier(1)), UnblockChannel(ONE), Seal(Epoch(1), ())]
+    assert third == [
+        Cut(barrier(2)),
+        UnblockChannel(ONE),
+        DeliverBatch(BACK, "behind both"),
+        Seal(Epoch(2), ()),
+    ]
