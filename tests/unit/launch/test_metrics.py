@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.launchers import REAL_LAUNCHERS
 
 import millstream as ms
 from millstream.config import Config
@@ -12,8 +13,11 @@ from millstream.launch.metrics import stage_metrics
 from millstream.plan.stages import plan_stages
 from millstream.protocol.metrics import TaskMetrics
 
+if TYPE_CHECKING:
+    from tests.support.launchers import Launcher
+
 ROWS = 20_000
-ON = pytest.mark.parametrize("on", ["local", "processes"])
+EVERYWHERE = pytest.mark.parametrize("launcher", REAL_LAUNCHERS, indirect=True)
 
 
 def counted() -> ms.Flow:
@@ -25,10 +29,10 @@ def counted() -> ms.Flow:
     return flow
 
 
-@ON
-def test_numbers_of_tasks_add_up(on: Literal["local", "processes"]) -> None:
+@EVERYWHERE
+def test_numbers_of_tasks_add_up(launcher: Launcher) -> None:
     """What one stage sent is what the next one took, in rows and in bytes."""
-    job = counted().run(on=on, workers=2)
+    job = launcher.job(counted(), workers=2)
 
     source, scan, *_ = job.metrics()
     assert [task.task for task in source.tasks] == [0, 1]
@@ -44,12 +48,10 @@ def test_numbers_of_tasks_add_up(on: Literal["local", "processes"]) -> None:
         assert task.outputs == ()
 
 
-@ON
-def test_memory_and_place_of_workers_are_told(
-    on: Literal["local", "processes"],
-) -> None:
+@EVERYWHERE
+def test_memory_and_place_of_workers_are_told(launcher: Launcher) -> None:
     """Each has its task of every stage, and some memory."""
-    job = counted().run(on=on, workers=2)
+    job = launcher.job(counted(), workers=2)
 
     workers = job.worker_metrics()
     assert [worker.tasks for worker in workers] == [(0,), (1,)]
