@@ -21,7 +21,6 @@ from millstream.protocol.barrier import Order
 from millstream.protocol.ids import Epoch
 from millstream.protocol.messages import Ended, Sealed
 from millstream.protocol.snapshot_events import (
-    Abandoned,
     Announce,
     Command,
     Commit,
@@ -118,6 +117,8 @@ class Job:
     def tell(self, event: Event) -> None:
         commands = self.core.handle(event)
         self.core.validate()
+        if self.core.phase not in {Phase.OPEN, Phase.STORING}:
+            self.open = None
         for command in commands:
             self.carry_out(command)
 
@@ -138,10 +139,6 @@ class Job:
             case Paused(epoch):
                 assert self.sealed == self.all_stored(), "nothing is under way"
                 self.restart_at = epoch
-            case Abandoned(epoch, reason):
-                assert epoch not in self.stored
-                assert reason
-                self.open = None
             case FallBack():
                 self.is_searching = True
             case Settled(epoch):

@@ -96,6 +96,11 @@ class Driver:
         row = (("write", f"end of {task}".encode()),)
         return Ended(1, self.generation, epoch, *task, (), row)
 
+    def abandoned(self) -> list[str]:
+        """Return the epochs that were given up, and why, as the story has it."""
+        texts = [decision.text for decision in self.core.story.entries()]
+        return [text for text in texts if " is abandoned: " in text]
+
     def phase(self) -> Phase:
         return self.core.phase
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from millstream.protocol.messages import Ended, Sealed
 
 __all__ = [
-    "Abandoned",
     "Announce",
     "Command",
     "Commit",
@@ -255,14 +254,6 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class Abandoned:
-    """The epoch will not complete; for the log only."""
-
-    epoch: Epoch
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Settled:
     """Answer to `Interrupted`: go back to this epoch; 0 is the beginning."""
 
@@ -276,6 +267,6 @@ class Concluded:
     epoch: Epoch
 
 
-Notification = Paused | Stopped | Abandoned | Settled | Concluded
+Notification = Paused | Stopped | Settled | Concluded
 
 Command = Inject | Store | Commit | Announce | Resume | FallBack | GiveUp | Notification

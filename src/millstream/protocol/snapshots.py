@@ -59,7 +59,6 @@ from millstream.errors import RemoteProtocolError
 from millstream.protocol.barrier import Barrier, Order
 from millstream.protocol.ids import Epoch
 from millstream.protocol.snapshot_events import (
-    Abandoned,
     Announce,
     Command,
     Commit,
@@ -340,8 +339,8 @@ class SnapshotCore:
         assert self._storing is not None
         assert self._storing.epoch == epoch
         self._storing = None
-        abandoned = self._rested(Epoch(epoch), reason)
-        return abandoned + self._settled() if self._is_interrupted else abandoned
+        resumed = self._rested(Epoch(epoch), reason)
+        return resumed + self._settled() if self._is_interrupted else resumed
 
     def _handle_committed(self, epoch: int) -> list[Command]:
         assert self.phase is Phase.COMMITTING
@@ -395,11 +394,10 @@ class SnapshotCore:
         self._leave_generation()
         if self.phase in {Phase.STORING, Phase.COMMITTING}:
             return []
-        abandoned: list[Command] = []
         if self._barrier is not None:
-            abandoned = [self._given_up(self._barrier.epoch, "the job recovers")]
+            self._give_up(self._barrier.epoch, "the job recovers")
             self._barrier = None
-        return abandoned + self._settled()
+        return self._settled()
 
     def _handle_fell_back(self, epoch: int) -> list[Command]:
         assert self.phase is Phase.SEARCHING
@@ -528,12 +526,12 @@ class SnapshotCore:
         wait_ns = self._retry_ns if interval_ns is None else interval_ns
         self._retry_at_ns = self._now_ns + min(wait_ns, self._retry_ns)
         self._wait(wait_ns)
-        return [self._given_up(epoch, reason), *self._resumed(epoch)]
+        self._give_up(epoch, reason)
+        return self._resumed(epoch)
 
-    def _given_up(self, epoch: Epoch, reason: str) -> Abandoned:
+    def _give_up(self, epoch: Epoch, reason: str) -> None:
         assert epoch > self.complete_epoch, f"epoch {epoch} is complete"
         self._tell(f"epoch {epoch} is abandoned: {reason}", Severity.WARNING)
-        return Abandoned(epoch, reason)
 
     def _want_again(self) -> None:
         """Keep in mind that somebody waits for an epoch that may not complete."""

@@ -424,8 +424,6 @@ class Coordinator:
                 self._events.put(Committed())
             case snapshot_events.GiveUp(reason, error):
                 self._events.put(GivenUp(reason, error))
-            case snapshot_events.Abandoned():
-                pass
 
     def _go_back(self, epoch: int) -> None:
         self.results.go_back(epoch)
