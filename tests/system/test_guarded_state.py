@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.spark.driving import eventually
+from tests.support.ticking import Ticks
 
 import millstream as ms
 from millstream.cli.stopping import stop_job
-from millstream.connectors.base import Source, SourceReader, Split
 from millstream.errors import SnapshotError, UsageError
 from millstream.launch.control import ControlDesk
 from millstream.state.files import LocalFiles
@@ -27,7 +27,6 @@ from millstream.state.notes import Notes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from millstream.config import Config
 
 OPTIONS: dict[str, Any] = {
     "snapshot_every": "5ms",
@@ -39,41 +38,6 @@ LAUNCHERS = [
     pytest.param("processes", marks=pytest.mark.slow),
     pytest.param("spark", marks=pytest.mark.spark),
 ]
-
-
-class _Ticking(SourceReader[int]):
-    def __init__(self, first: int) -> None:
-        self._next = first
-        self._is_due = False
-
-    def read(self, rows: int) -> list[int]:
-        del rows
-        self._is_due = not self._is_due
-        if not self._is_due:
-            return []
-        self._next += 1
-        return [self._next - 1]
-
-    @property
-    def offset(self) -> int:
-        return self._next
-
-
-class Ticks(Source[int]):
-    """All numbers, for ever."""
-
-    is_parallel = False
-
-    def splits(self, task_count: int) -> list[Split]:
-        del task_count
-        return [Split("ticks")]
-
-    def open(self, split: Split, offset: int, config: Config) -> SourceReader[int]:
-        del split, config
-        return _Ticking(offset)
-
-    def identity(self) -> str:
-        return "ticks"
 
 
 class Table:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from tests.spark.driving import eventually
+from tests.support.ticking import Ticks
 
 import millstream as ms
 from millstream.cli.stopping import stop_job
-from millstream.connectors.base import Source, SourceReader, Split
 from millstream.errors import SnapshotError, UsageError
 from millstream.state.key import KEY_VARIABLE
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from millstream.config import Config
 
 LOCAL: dict[str, Any] = {
     "on": "local",
@@ -29,38 +28,6 @@ LOCAL: dict[str, Any] = {
     "source_idle_ms": 1,
     "control_look_ms": 5,
 }
-
-
-class _Tick(SourceReader[int]):
-    def __init__(self, first: int) -> None:
-        self._next = first
-        self._is_due = False
-
-    def read(self, rows: int) -> list[int]:
-        del rows
-        self._is_due = not self._is_due
-        if not self._is_due:
-            return []
-        self._next += 1
-        return [self._next - 1]
-
-    @property
-    def offset(self) -> int:
-        return self._next
-
-
-class Ticks(Source[int]):
-    """All numbers, one after the other, for ever."""
-
-    is_parallel = False
-
-    def splits(self, task_count: int) -> list[Split]:
-        del task_count
-        return [Split("ticks")]
-
-    def open(self, split: Split, offset: int, config: Config) -> SourceReader[int]:
-        del split, config
-        return _Tick(offset)
 
 
 def to_table(database: Path) -> ms.Flow:
