@@ -122,7 +122,7 @@ def test_a_dropped_repeated_or_swapped_packet_ends_a_tagged_stream(
 
 
 def test_a_tag_of_the_other_direction_is_refused() -> None:
-    """Packets that are sent back to their author are not his peer's."""
+    """Packets that are sent back to their author are not their peer's."""
     (sent,) = tagged(packets_of([b"row"]))
     decoder = PacketDecoder(bytearray(256), LIMIT, integrity=PacketTags(KEY[::-1]))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import recovery_flows as flows
-from tests.simulation.mutations import canary, often, wrapped
+from tests.simulation.mutations import mutant, often, wrapped
 
 import millstream.protocol.job
 import millstream.runtime.takeover
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Epochs
 
 
-@canary(flows.counted, "The coordinator does not wait for all tasks.", seed=1)
+@mutant(flows.counted, "The coordinator does not wait for all tasks.", seed=1)
 def one_seal_completes_an_epoch(patch: Patch) -> None:
 
     def is_through(self: SnapshotCore) -> bool:
@@ -47,7 +47,7 @@ def one_seal_completes_an_epoch(patch: Patch) -> None:
     patch.setattr(SnapshotCore, "_is_through", is_through)
 
 
-@canary(
+@mutant(
     flows.counted,
     "The end of a task is taken for an end before the epoch that it cut last.",
     seed=7,
@@ -60,7 +60,7 @@ def a_task_that_cut_counts_as_ended(patch: Patch) -> None:
     patch.setattr(SnapshotCore, "_has_ended_before", has_ended)
 
 
-@canary(
+@mutant(
     flows.in_order, "Only what was sealed for the epoch itself is committed.", seed=15
 )
 def transactions_of_abandoned_epochs_are_lost(patch: Patch) -> None:
@@ -74,7 +74,7 @@ def transactions_of_abandoned_epochs_are_lost(patch: Patch) -> None:
     wrapped(patch, SnapshotCore, "_store", store)
 
 
-@canary(flows.in_order, "What a sink sealed at its end is in no epoch.")
+@mutant(flows.in_order, "What a sink sealed at its end is in no epoch.")
 def last_words_are_not_committed(patch: Patch) -> None:
 
     def store(original: Any, self: SnapshotCore) -> Any:
@@ -86,7 +86,7 @@ def last_words_are_not_committed(patch: Patch) -> None:
     wrapped(patch, SnapshotCore, "_store", store)
 
 
-@canary(flows.in_order, "What is complete is handed to the next epoch again.")
+@mutant(flows.in_order, "What is complete is handed to the next epoch again.")
 def transactions_are_committed_twice(patch: Patch) -> None:
 
     def stored(original: Any, self: SnapshotCore, epoch: int) -> Any:
@@ -98,7 +98,7 @@ def transactions_are_committed_twice(patch: Patch) -> None:
     wrapped(patch, SnapshotCore, "_handle_stored", stored)
 
 
-@canary(
+@mutant(
     flows.in_order,
     "A crash in between shows rows that the next generation shows again.",
     seed=2,
@@ -118,7 +118,7 @@ def output_is_committed_before_the_manifest(patch: Patch) -> None:
     wrapped(patch, SnapshotCoordinator, "_handle_done", done)
 
 
-@canary(
+@mutant(
     flows.in_order,
     "The recovery goes back to an epoch whose output nobody sees.",
     seed=43,
@@ -134,7 +134,7 @@ def an_interrupted_epoch_is_not_committed(patch: Patch) -> None:
     wrapped(patch, SnapshotCoordinator, "_commit", commit)
 
 
-@canary(
+@mutant(
     flows.counted, "It goes back to the epoch before one that completes a moment later."
 )
 def recovery_does_not_wait_for_the_manifest(patch: Patch) -> None:
@@ -150,7 +150,7 @@ def recovery_does_not_wait_for_the_manifest(patch: Patch) -> None:
 # Generations
 
 
-@canary(
+@mutant(
     flows.in_order,
     "What was on its way when a worker was lost is heard after the recovery.",
     seed=1,
@@ -165,7 +165,7 @@ def generation_stays_the_same(patch: Patch) -> None:
     wrapped(patch, JobCore, "_interrupt", interrupt)
 
 
-@canary(flows.in_order, "A worker takes rows of any generation.", seed=6)
+@mutant(flows.in_order, "A worker takes rows of any generation.", seed=6)
 def old_packets_are_read(patch: Patch) -> None:
 
     def handle(original: Any, self: Worker, peer: Any, packet: Any) -> None:
@@ -175,7 +175,7 @@ def old_packets_are_read(patch: Patch) -> None:
     wrapped(patch, Worker, "_handle_packet", handle)
 
 
-@canary(
+@mutant(
     flows.in_order,
     "What a task of an earlier generation stored gets into a manifest.",
     seed=45,
@@ -194,7 +194,7 @@ def old_seals_are_told_as_new_ones(patch: Patch) -> None:
     wrapped(patch, Worker, "_deploy", deploy)
 
 
-@canary(flows.in_order, "The snapshot is there, and nobody restores it.")
+@mutant(flows.in_order, "The snapshot is there, and nobody restores it.")
 def recovery_begins_at_the_beginning(patch: Patch) -> None:
 
     def settled(original: Any, self: JobCore, _: Any) -> Any:
@@ -203,7 +203,7 @@ def recovery_begins_at_the_beginning(patch: Patch) -> None:
     wrapped(patch, JobCore, "_handle_settled", settled)
 
 
-@canary(flows.counted, "Tasks are placed where nobody is.")
+@mutant(flows.counted, "Tasks are placed where nobody is.")
 def a_lost_worker_keeps_its_tasks(patch: Patch) -> None:
     module = millstream.protocol.job
 
@@ -213,7 +213,7 @@ def a_lost_worker_keeps_its_tasks(patch: Patch) -> None:
     wrapped(patch, module, "place", place)
 
 
-@canary(flows.counted, "State is restored, and the input is read from its beginning.")
+@mutant(flows.counted, "State is restored, and the input is read from its beginning.")
 def sources_forget_where_they_were(patch: Patch) -> None:
 
     def beginning(original: Any, *arguments: Any) -> Any:
@@ -222,12 +222,12 @@ def sources_forget_where_they_were(patch: Patch) -> None:
     wrapped(patch, millstream.runtime.worker, "beginning_of", beginning)
 
 
-@canary(flows.in_order, "Rows that came after the snapshot come once more.")
+@mutant(flows.in_order, "Rows that came after the snapshot come once more.")
 def results_do_not_go_back(patch: Patch) -> None:
     patch.setattr(Results, "go_back", lambda *_: None)
 
 
-@canary(
+@mutant(
     flows.in_order,
     "A driver that is started again knows nothing of the rows before.",
     seed=9,
@@ -236,7 +236,7 @@ def results_are_not_stored(patch: Patch) -> None:
     patch.setattr(ManifestBuilder, "_results", lambda *_: ())
 
 
-@canary(
+@mutant(
     flows.in_order,
     "Rows that came after the cut are in the file, and come once more.",
     seed=32,
@@ -252,7 +252,7 @@ def results_of_an_epoch_too_many_are_stored(patch: Patch) -> None:
 # Upkeep
 
 
-@canary(flows.counted, "Merges that were begun before a pause are waited for after it.")
+@mutant(flows.counted, "Merges that were begun before a pause are waited for after it.")
 def merges_of_an_older_generation_are_waited_for(patch: Patch) -> None:
 
     def handle(original: Any, self: SnapshotCoordinator, event: Any) -> None:
@@ -265,7 +265,7 @@ def merges_of_an_older_generation_are_waited_for(patch: Patch) -> None:
     patch.setattr(SnapshotCoordinator, "is_running", True)
 
 
-@canary(
+@mutant(
     flows.in_order,
     "A pause is asked for before the tasks of the generation run, and forgotten.",
     seed=36,
@@ -280,7 +280,7 @@ def a_second_spare_is_forgotten(patch: Patch) -> None:
     wrapped(patch, JobCore, "_handle_ready", handle_ready)
 
 
-@canary(flows.counted, "What nobody needs stays for ever.", seed=4)
+@mutant(flows.counted, "What nobody needs stays for ever.", seed=4)
 def files_of_a_lost_generation_stay(patch: Patch) -> None:
 
     def is_garbage(original: Any, self: SnapshotStore, name: str, oldest: Any) -> bool:
@@ -292,7 +292,7 @@ def files_of_a_lost_generation_stay(patch: Patch) -> None:
 # The store
 
 
-@canary(flows.counted, "The disk is full, and the manifest lists half a file.", seed=25)
+@mutant(flows.counted, "The disk is full, and the manifest lists half a file.", seed=25)
 def a_failed_write_is_told_as_a_success(patch: Patch) -> None:
 
     def create(original: Any, self: Any, name: str, chunks: Any) -> None:
@@ -302,23 +302,23 @@ def a_failed_write_is_told_as_a_success(patch: Patch) -> None:
     wrapped(patch, VirtualDisk, "create", create)
 
 
-@canary(flows.counted, "The collector forgets what the newest manifests need.")
+@mutant(flows.counted, "The collector forgets what the newest manifests need.")
 def files_that_a_manifest_lists_are_garbage(patch: Patch) -> None:
     patch.setattr(SnapshotStore, "_needed", lambda *_: [])
 
 
-@canary(flows.counted, "The collector takes what no manifest lists yet.")
+@mutant(flows.counted, "The collector takes what no manifest lists yet.")
 def files_of_the_running_epoch_are_garbage(patch: Patch) -> None:
     patch.setattr(SnapshotStore, "_is_garbage", lambda *_: True)
 
 
-@canary(flows.in_order, "Two drivers write and commit at the same time.", seed=2)
+@mutant(flows.in_order, "Two drivers write and commit at the same time.", seed=2)
 def an_older_claim_goes_on(patch: Patch) -> None:
     often(patch, FaultKind.TAKEOVER, is_driver=True)
     patch.setattr(SnapshotStore, "is_current", lambda *_: True)
 
 
-@canary(flows.in_order, "What a superseded driver added is restored.", seed=44)
+@mutant(flows.in_order, "What a superseded driver added is restored.", seed=44)
 def the_highest_epoch_is_the_newest(patch: Patch) -> None:
     often(patch, FaultKind.TAKEOVER, is_driver=True)
     often(patch, FaultKind.CRASH, is_driver=True)
@@ -331,7 +331,7 @@ def the_highest_epoch_is_the_newest(patch: Patch) -> None:
     patch.setattr(millstream.state.store, "history", history)
 
 
-@canary(flows.scanned, "Nobody compares length and digest.", seed=238)
+@mutant(flows.scanned, "Nobody compares length and digest.", seed=238)
 def damaged_files_are_believed(patch: Patch) -> None:
     often(patch, FaultKind.DAMAGE, is_driver=False)
 
@@ -343,7 +343,7 @@ def damaged_files_are_believed(patch: Patch) -> None:
     patch.setattr(SnapshotStore, "_verified", verified)
 
 
-@canary(
+@mutant(
     flows.in_order,
     "An older epoch is used although the sinks have committed a newer one.",
 )
@@ -353,7 +353,7 @@ def visible_output_is_gone_back_behind(patch: Patch) -> None:
     patch.setattr(millstream.runtime.takeover, "refuse_repetition", lambda *_: None)
 
 
-@canary(
+@mutant(
     flows.stateful,
     "The job goes on from an older epoch, and its deltas from the damaged one.",
     seed=65,
@@ -370,7 +370,7 @@ def deltas_build_on_a_damaged_epoch(patch: Patch) -> None:
     wrapped(patch, SnapshotCore, "_handle_fell_back", fell_back)
 
 
-@canary(
+@mutant(
     flows.in_order,
     "A damaged manifest is removed with its note, and the next driver begins earlier.",
     seed=41,
@@ -390,7 +390,7 @@ def proofs_of_epochs_are_garbage(patch: Patch) -> None:
     patch.setattr(SnapshotStore, "_old_notes", old_notes)
 
 
-@canary(
+@mutant(
     flows.in_order,
     "The driver before crashed between its manifest and the commit.",
     seed=10,
@@ -405,7 +405,7 @@ def the_last_transactions_are_not_committed_again(patch: Patch) -> None:
     wrapped(patch, millstream.simulation.cluster, "take_over", take_over)
 
 
-@canary(
+@mutant(
     flows.in_order,
     "The next one takes what the one before it had added for the history.",
     seed=410,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import frame_join_flows as flows
-from tests.simulation.mutations import canary, wrapped
+from tests.simulation.mutations import mutant, wrapped
 
 from millstream.operators.frames.join_buffer import JoinBuffer
 from millstream.operators.joins.frame_base import FrameStreamJoinOperator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from millstream.state.frame_log import LogDelta
 
 
-@canary(flows.interval_joined_frames, "A restored join says again what it has said.")
+@mutant(flows.interval_joined_frames, "A restored join says again what it has said.")
 def restored_join_of_frames_knows_no_time(patch: Patch) -> None:
 
     def restored(original: Any, self: Any) -> None:
@@ -32,7 +32,7 @@ def restored_join_of_frames_knows_no_time(patch: Patch) -> None:
     wrapped(patch, FrameStreamJoinOperator, "_restored", restored)
 
 
-@canary(flows.nearest_joined_frames, "Rows that were forgotten come back.")
+@mutant(flows.nearest_joined_frames, "Rows that were forgotten come back.")
 def forgotten_rows_are_in_the_log(patch: Patch) -> None:
 
     def told(
@@ -43,7 +43,7 @@ def forgotten_rows_are_in_the_log(patch: Patch) -> None:
     wrapped(patch, JoinBuffer, "delta", told)
 
 
-@canary(flows.last_joined_frames, "What came since the last cut is not stored.")
+@mutant(flows.last_joined_frames, "What came since the last cut is not stored.")
 def fresh_rows_are_not_in_the_delta(patch: Patch) -> None:
 
     def keep(
@@ -57,7 +57,7 @@ def fresh_rows_are_not_in_the_delta(patch: Patch) -> None:
     wrapped(patch, JoinBuffer, "add", keep)
 
 
-@canary(flows.interval_joined_frames, "The only witness of a pair has gone.")
+@mutant(flows.interval_joined_frames, "The only witness of a pair has gone.")
 def witnesses_do_not_stay(patch: Patch) -> None:
 
     def stay(self: FrameIntervalJoinOperator, side: int) -> int:

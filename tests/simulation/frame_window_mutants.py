@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import frame_window_flows as flows
-from tests.simulation.mutations import canary, wrapped
+from tests.simulation.mutations import mutant, wrapped
 
 from millstream.operators.time.frame_in_order import FrameSortByTimeOperator
 from millstream.operators.windows.frame_time import FrameTimeWindowOperator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from millstream.state.frame_log import LogDelta
 
 
-@canary(flows.window_frames, "Windows that were over before the cut are given again.")
+@mutant(flows.window_frames, "Windows that were over before the cut are given again.")
 def restored_windows_of_frames_know_no_time(patch: Patch) -> None:
 
     def restore_log(
@@ -32,7 +32,7 @@ def restored_windows_of_frames_know_no_time(patch: Patch) -> None:
     wrapped(patch, FrameTimeWindowOperator, "restore_log", restore_log)
 
 
-@canary(
+@mutant(
     flows.triggered_frames,
     "Keys without rows are not in the delta: they come back.",
     seed=9,
@@ -46,7 +46,7 @@ def keys_that_are_gone_are_not_told(patch: Patch) -> None:
     wrapped(patch, FrameTriggeredOperator, "delta", told)
 
 
-@canary(flows.counted_frames, "Rows that wait for their turn are not in the snapshot.")
+@mutant(flows.counted_frames, "Rows that wait for their turn are not in the snapshot.")
 def rows_that_wait_are_not_stored(patch: Patch) -> None:
 
     def advance(original: Callable[..., Any], self: Any, time: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import join_flows as flows
-from tests.simulation.mutations import canary
+from tests.simulation.mutations import mutant
 
 from millstream.operators.joins import interval as joins_interval
 from millstream.operators.joins.asof import AsofJoinOperator
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from tests.simulation.mutations import Patch
 
 
-@canary(flows.interval_joined, "Nobody knows when restored rows have to go.")
+@mutant(flows.interval_joined, "Nobody knows when restored rows have to go.")
 def restored_rows_are_never_dropped(patch: Patch) -> None:
     patch.setattr(IntervalJoinOperator, "index", lambda _: None)
 
 
-@canary(
+@mutant(
     flows.interval_joined, "A row that came out alone is in the next snapshot.", seed=9
 )
 def dropped_rows_are_not_in_the_delta(patch: Patch) -> None:
@@ -36,7 +36,7 @@ def dropped_rows_are_not_in_the_delta(patch: Patch) -> None:
     patch.setattr(TimedJoinOperator, "entries_of", entries_of)
 
 
-@canary(flows.window_joined, "A restored key says again what its last windows said.")
+@mutant(flows.window_joined, "A restored key says again what its last windows said.")
 def restored_windows_end_again(patch: Patch) -> None:
     original = WindowJoinOperator._note_pane
 
@@ -55,12 +55,12 @@ def restored_windows_end_again(patch: Patch) -> None:
     patch.setattr(WindowJoinOperator, "index", indexed)
 
 
-@canary(flows.interval_joined, "A late row meets whoever happens to be there.")
+@mutant(flows.interval_joined, "A late row meets whoever happens to be there.")
 def late_rows_meet_by_chance(patch: Patch) -> None:
     patch.setattr(joins_interval, "origin_watermark", lambda _: BEGINNING)
 
 
-@canary(
+@mutant(
     flows.nearest_joined, "A nearer row that comes later is not waited for.", seed=5
 )
 def nearest_is_decided_too_early(patch: Patch) -> None:
@@ -72,7 +72,7 @@ def nearest_is_decided_too_early(patch: Patch) -> None:
     patch.setattr(AsofJoinOperator, "_decision", decided)
 
 
-@canary(flows.tables_joined, "Left rows do not wait for the table.")
+@mutant(flows.tables_joined, "Left rows do not wait for the table.")
 def nobody_waits_for_the_table(patch: Patch) -> None:
     original = TableJoinOperator.process
 
@@ -83,6 +83,6 @@ def nobody_waits_for_the_table(patch: Patch) -> None:
     patch.setattr(TableJoinOperator, "process", processed)
 
 
-@canary(flows.tables_joined, "A restored task has no copy of the table.")
+@mutant(flows.tables_joined, "A restored task has no copy of the table.")
 def table_is_not_restored(patch: Patch) -> None:
     patch.setattr(WholeSides, "restore", lambda *_: None)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import loop_flows as flows
-from tests.simulation.mutations import canary, wrapped
+from tests.simulation.mutations import mutant, wrapped
 
 import millstream.operators.loops.rounds
 import millstream.protocol.snapshots
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # Cuts through free loops
 
 
-@canary(flows.ring, "What was under way in the loop is in no snapshot.")
+@mutant(flows.ring, "What was under way in the loop is in no snapshot.")
 def rows_in_flight_are_not_logged(patch: Patch) -> None:
 
     def handle(original: Any, self: Aligner, *arguments: Any) -> Any:
@@ -50,7 +50,7 @@ def rows_in_flight_are_not_logged(patch: Patch) -> None:
     wrapped(patch, Aligner, "_handle_batch", handle)
 
 
-@canary(flows.ring, "What came behind the barrier is logged, and made once more.")
+@mutant(flows.ring, "What came behind the barrier is logged, and made once more.")
 def rows_behind_the_barrier_are_logged(patch: Patch) -> None:
 
     def handle(original: Any, self: Aligner, channel: Any, batch: Any) -> Any:
@@ -61,7 +61,7 @@ def rows_behind_the_barrier_are_logged(patch: Patch) -> None:
     wrapped(patch, Aligner, "_handle_batch", handle)
 
 
-@canary(
+@mutant(
     flows.relay,
     "What follows an early barrier gets into the epoch before it.",
     seed=5116,
@@ -76,12 +76,12 @@ def rows_behind_an_early_barrier_are_not_held(patch: Patch) -> None:
     wrapped(patch, Aligner, "_handle_batch", handle)
 
 
-@canary(flows.ring, "The log is stored, and nobody reads it.", seed=4)
+@mutant(flows.ring, "The log is stored, and nobody reads it.", seed=4)
 def logged_rows_do_not_come_round_again(patch: Patch) -> None:
     patch.setattr(FreeHeadIntake, "_deliver_restored", lambda *_: None)
 
 
-@canary(flows.ring, "The log of one cut is stored with those after it as well.", seed=6)
+@mutant(flows.ring, "The log of one cut is stored with those after it as well.", seed=6)
 def logs_add_up(patch: Patch) -> None:
 
     def fill(original: Any, self: InFlight, batches: list[Any]) -> None:
@@ -91,7 +91,7 @@ def logs_add_up(patch: Patch) -> None:
     wrapped(patch, InFlight, "fill", fill)
 
 
-@canary(flows.ring, "A cut does not wait for its barrier to come round.")
+@mutant(flows.ring, "A cut does not wait for its barrier to come round.")
 def a_loop_is_sealed_at_its_cut(patch: Patch) -> None:
 
     def cut(original: Any, self: Aligner) -> Any:
@@ -104,7 +104,7 @@ def a_loop_is_sealed_at_its_cut(patch: Patch) -> None:
 # How free loops end
 
 
-@canary(flows.ring, "The loop ends although rows came round while it was looked at.")
+@mutant(flows.ring, "The loop ends although rows came round while it was looked at.")
 def a_look_that_found_rows_is_enough(patch: Patch) -> None:
 
     def look(self: TerminationDetector, parts: list[ProbeReport]) -> list[Any]:
@@ -114,7 +114,7 @@ def a_look_that_found_rows_is_enough(patch: Patch) -> None:
     patch.setattr(TerminationDetector, "_probe_for_end", look)
 
 
-@canary(flows.saved, "Nobody is asked for last words while they could go round.")
+@mutant(flows.saved, "No final flush is asked for while its rows could go round.")
 def last_words_come_when_the_loop_is_over(patch: Patch) -> None:
 
     def decided(
@@ -133,14 +133,14 @@ def last_words_come_when_the_loop_is_over(patch: Patch) -> None:
     wrapped(patch, TerminationDetector, "_decided", decided)
 
 
-@canary(
-    flows.saved, "Snapshots still have the state of which last words were said.", seed=9
+@mutant(
+    flows.saved, "Snapshots still have state that a final flush has emitted.", seed=9
 )
 def keys_that_said_their_last_words_come_back(patch: Patch) -> None:
     patch.setattr(MemoryTable, "delete_all", MemoryTable.clear)
 
 
-@canary(flows.enough, "A head ends before a cut, another one behind it.", seed=4)
+@mutant(flows.enough, "A head ends before a cut, another one behind it.", seed=4)
 def unread_loops_are_over_at_once(patch: Patch) -> None:
 
     def note(original: Any, self: TerminationDetector, unread: Any) -> list[Any]:
@@ -151,7 +151,7 @@ def unread_loops_are_over_at_once(patch: Patch) -> None:
     wrapped(patch, TerminationDetector, "note_unread", note)
 
 
-@canary(
+@mutant(
     flows.ticking,
     "What was under way is not stored, as nobody reads it any more.",
     seed=16,
@@ -160,7 +160,7 @@ def unread_loops_log_nothing(patch: Patch) -> None:
     patch.setattr(FreeHeadIntake, "_is_unsettled", property(lambda _: False))
 
 
-@canary(flows.enough, "Who writes to a task that has ended is not told.", seed=3)
+@mutant(flows.enough, "Who writes to a task that has ended is not told.", seed=3)
 def tasks_that_had_ended_close_nothing(patch: Patch) -> None:
 
     def end(original: Any, self: Task) -> None:
@@ -173,7 +173,7 @@ def tasks_that_had_ended_close_nothing(patch: Patch) -> None:
 # Rounds
 
 
-@canary(flows.iterated, "The body is not empty at the cut.", seed=2)
+@mutant(flows.iterated, "The body is not empty at the cut.", seed=2)
 def epochs_are_passed_on_inside_a_round(patch: Patch) -> None:
 
     def announce(self: Decider, barrier: Barrier) -> list[Any]:
@@ -183,12 +183,12 @@ def epochs_are_passed_on_inside_a_round(patch: Patch) -> None:
     patch.setattr(Decider, "announce", announce)
 
 
-@canary(flows.cycled, "Heads wait for a decision that was on its way.", seed=6)
+@mutant(flows.cycled, "Heads wait for a decision that was on its way.", seed=6)
 def the_decider_does_not_repeat_itself(patch: Patch) -> None:
     patch.setattr(Decider, "repeat", lambda _: [])
 
 
-@canary(flows.iterated, "A decision that is repeated is carried out once more.", seed=6)
+@mutant(flows.iterated, "A decision that is repeated is carried out once more.", seed=6)
 def heads_forget_what_they_carried_out(patch: Patch) -> None:
 
     def put(
@@ -200,17 +200,17 @@ def heads_forget_what_they_carried_out(patch: Patch) -> None:
     wrapped(patch, HeadIntake, "_put", put)
 
 
-@canary(flows.iterated, "Rows of a round come round before it has begun here.")
+@mutant(flows.iterated, "Rows of a round come round before it has begun here.")
 def heads_read_rows_of_the_next_round(patch: Patch) -> None:
     patch.setattr(HeadIntake, "_read", ChannelIntake._read)
 
 
-@canary(flows.iterated, "What was seen in the round before counts as seen in this one.")
+@mutant(flows.iterated, "What was seen in the round before counts as seen in this one.")
 def operators_do_not_begin_anew(patch: Patch) -> None:
     patch.setattr(Chain, "reset", lambda *_: None)
 
 
-@canary(flows.cycled, "Rows are shown the state of the round before.")
+@mutant(flows.cycled, "Rows are shown the state of the round before.")
 def the_gate_is_always_open(patch: Patch) -> None:
 
     def init(
@@ -221,12 +221,12 @@ def the_gate_is_always_open(patch: Patch) -> None:
     wrapped(patch, ChannelIntake, "__init__", init)
 
 
-@canary(flows.cycled, "New tasks take the round of former ones for theirs.", seed=22)
+@mutant(flows.cycled, "New tasks take the round of former ones for theirs.", seed=22)
 def states_of_rounds_outlive_their_tasks(patch: Patch) -> None:
     patch.setattr(RoundState, "reset", lambda _: None)
 
 
-@canary(
+@mutant(
     flows.cycled,
     "A round begins before a cut in front of it, which waits for the cut before that.",
     seed=16,
@@ -238,7 +238,7 @@ def decisions_overtake_epochs(patch: Patch) -> None:
     patch.setattr(HeadIntake, "_is_cut_first", lambda _: False)
 
 
-@canary(
+@mutant(
     flows.iterated,
     "The decider leaves when its heads do, before it has cut what they have cut.",
     seed=82,
@@ -254,7 +254,7 @@ def tasks_before_a_head_are_abandoned(patch: Patch) -> None:
 # What heads hold
 
 
-@canary(flows.iterated, "Rows of former rounds come back with a recovery.", seed=6)
+@mutant(flows.iterated, "Rows of former rounds come back with a recovery.", seed=6)
 def a_new_round_does_not_take_the_place_of_the_last(patch: Patch) -> None:
 
     def capture(original: Any, self: KeptBatches, epoch: Epoch, since: Epoch) -> Any:
@@ -264,7 +264,7 @@ def a_new_round_does_not_take_the_place_of_the_last(patch: Patch) -> None:
     wrapped(patch, KeptBatches, "capture", capture)
 
 
-@canary(flows.cycled, "Only what came after the last cut is restored.", seed=6)
+@mutant(flows.cycled, "Only what came after the last cut is restored.", seed=6)
 def every_epoch_stands_for_everything(patch: Patch) -> None:
 
     def capture(original: Any, self: KeptBatches, epoch: Epoch, since: Epoch) -> Any:
@@ -273,7 +273,7 @@ def every_epoch_stands_for_everything(patch: Patch) -> None:
     wrapped(patch, KeptBatches, "capture", capture)
 
 
-@canary(flows.components, "Keys that became better before the cut are not told on.")
+@mutant(flows.components, "Keys that became better before the cut are not told on.")
 def the_work_set_is_not_restored(patch: Patch) -> None:
 
     def resume(self: _DeltaRound, number: int, begun: int) -> None:
@@ -283,6 +283,6 @@ def the_work_set_is_not_restored(patch: Patch) -> None:
     patch.setattr(_DeltaRound, "resume", resume)
 
 
-@canary(flows.shortest, "All rows count as those that became better long ago.", seed=5)
+@mutant(flows.shortest, "All rows count as those that became better long ago.", seed=5)
 def the_work_set_of_frames_is_not_restored(patch: Patch) -> None:
     patch.setattr(FrameDeltaRound, "resume", lambda *_: None)

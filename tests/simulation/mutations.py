@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class Mutant:
     """A patch, the flow that shows it, what goes wrong, and the first seed to try."""
 
     patch: Callable[[Patch], None]
@@ -31,16 +31,16 @@ class Mistake:
     seed: int
 
 
-MISTAKES: dict[str, Mistake] = {}
+MUTANTS: dict[str, Mutant] = {}
 
 
-def canary(
+def mutant(
     make: Callable[[], Case], text: str, *, seed: int = 0
 ) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
-    """Take up a mistake under the name of its function."""
+    """Take up a mutant under the name of its function."""
 
     def add(patch: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        MISTAKES[patch.__name__] = Mistake(patch, make, text, seed)
+        MUTANTS[patch.__name__] = Mutant(patch, make, text, seed)
         return patch
 
     return add

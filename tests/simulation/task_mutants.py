@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import recovery_flows as flows
-from tests.simulation.mutations import canary, wrapped
+from tests.simulation.mutations import mutant, wrapped
 
 import millstream.simulation.cluster
 import millstream.state.table
@@ -20,7 +20,7 @@ from millstream.runtime.restoring import Restoration
 from millstream.runtime.sealing import Sealer
 from millstream.runtime.source_intake import SourceIntake
 from millstream.runtime.task import Task
-from millstream.state.dirty_keys import TouchedKeys
+from millstream.state.dirty_keys import DirtyKeys
 from millstream.state.row_codec import DELETED
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Alignment and cuts
 
 
-@canary(flows.merged, "A task does not wait for the barriers of its other channels.")
+@mutant(flows.merged, "A task does not wait for the barriers of its other channels.")
 def cut_at_the_first_barrier(patch: Patch) -> None:
 
     def handle(original: Any, self: Aligner, channel: Any, barrier: Barrier) -> Any:
@@ -44,18 +44,18 @@ def cut_at_the_first_barrier(patch: Patch) -> None:
     wrapped(patch, Aligner, "_handle_barrier", handle)
 
 
-@canary(flows.merged, "Rows behind a barrier get into the epoch before it.", seed=11)
+@mutant(flows.merged, "Rows behind a barrier get into the epoch before it.", seed=11)
 def marked_channels_are_read_on(patch: Patch) -> None:
     never = property(lambda _: False, lambda *_: None)
     patch.setattr(InputChannel, "is_blocked", never, raising=False)
 
 
-@canary(flows.merged, "A channel that has ended will never bring its barrier.", seed=3)
+@mutant(flows.merged, "A channel that has ended will never bring its barrier.", seed=3)
 def ended_channels_are_waited_for(patch: Patch) -> None:
     patch.setattr(Aligner, "_handle_end", lambda *_: [])
 
 
-@canary(flows.counted, "What was buffered before the cut leaves after it.")
+@mutant(flows.counted, "What was buffered before the cut leaves after it.")
 def barrier_overtakes_the_rows(patch: Patch) -> None:
 
     def put(self: OutputChannel, barrier: Barrier) -> None:
@@ -65,7 +65,7 @@ def barrier_overtakes_the_rows(patch: Patch) -> None:
     patch.setattr(OutputChannel, "put_mark", put)
 
 
-@canary(flows.in_order, "A source says that it has read a row less than it has.")
+@mutant(flows.in_order, "A source says that it has read a row less than it has.")
 def offsets_lag_behind(patch: Patch) -> None:
 
     def offsets(original: Any, self: SourceIntake) -> Any:
@@ -74,7 +74,7 @@ def offsets_lag_behind(patch: Patch) -> None:
     wrapped(patch, SourceIntake, "offsets", offsets)
 
 
-@canary(flows.in_order, "A source says that it has read a row more than it has.")
+@mutant(flows.in_order, "A source says that it has read a row more than it has.")
 def offsets_run_ahead(patch: Patch) -> None:
 
     def offsets(original: Any, self: SourceIntake) -> Any:
@@ -83,12 +83,12 @@ def offsets_run_ahead(patch: Patch) -> None:
     wrapped(patch, SourceIntake, "offsets", offsets)
 
 
-@canary(flows.counted, "What a combiner holds back is in no state and in no channel.")
+@mutant(flows.counted, "What a combiner holds back is in no state and in no channel.")
 def held_rows_are_not_flushed(patch: Patch) -> None:
     patch.setattr(Chain, "flush", lambda *_: None)
 
 
-@canary(flows.in_order, "Rows written before the cut wait for the next one.", seed=3)
+@mutant(flows.in_order, "Rows written before the cut wait for the next one.", seed=3)
 def sinks_are_not_sealed_at_a_cut(patch: Patch) -> None:
 
     def cut(original: Any, self: Cutter, barrier: Barrier) -> None:
@@ -99,7 +99,7 @@ def sinks_are_not_sealed_at_a_cut(patch: Patch) -> None:
     wrapped(patch, Cutter, "cut", cut)
 
 
-@canary(
+@mutant(
     flows.in_order,
     "They show rows to the driver that the next generation shows again.",
     seed=36,
@@ -112,7 +112,7 @@ def paused_tasks_go_on(patch: Patch) -> None:
 # State
 
 
-@canary(flows.stateful, "A key that was deleted after the base comes back.")
+@mutant(flows.stateful, "A key that was deleted after the base comes back.")
 def deletions_are_not_restored(patch: Patch) -> None:
 
     def apply(entries: dict[Any, Any], rows: list[tuple[Any, Any]]) -> None:
@@ -121,39 +121,39 @@ def deletions_are_not_restored(patch: Patch) -> None:
     patch.setattr(millstream.state.table, "apply_rows", apply)
 
 
-@canary(
+@mutant(
     flows.scanned,
     "What was touched before an epoch that was given up is in no delta.",
     seed=15,
 )
 def delta_only_of_the_last_epoch(patch: Patch) -> None:
 
-    def since(self: TouchedKeys, _: Epoch) -> set[Any] | None:
+    def since(self: DirtyKeys, _: Epoch) -> set[Any] | None:
         return self._by_epoch[max(self._by_epoch)]
 
-    patch.setattr(TouchedKeys, "since", since)
+    patch.setattr(DirtyKeys, "since", since)
 
 
-@canary(
+@mutant(
     flows.scanned,
     "A complete epoch takes with it what was touched after its cut.",
     seed=1,
 )
 def touches_are_forgotten_too_early(patch: Patch) -> None:
 
-    def complete(original: Any, self: TouchedKeys, epoch: Epoch) -> None:
+    def complete(original: Any, self: DirtyKeys, epoch: Epoch) -> None:
         original(self, epoch)
         self.forget()
 
-    wrapped(patch, TouchedKeys, "complete", complete)
+    wrapped(patch, DirtyKeys, "complete", complete)
 
 
-@canary(flows.zipped, "What a task keeps without keys is not in the snapshot.", seed=1)
+@mutant(flows.zipped, "What a task keeps without keys is not in the snapshot.", seed=1)
 def task_state_is_captured_empty(patch: Patch) -> None:
     patch.setattr(Task, "states", lambda _: {})
 
 
-@canary(
+@mutant(
     flows.scanned,
     "The file of an epoch holds what was captured for the one before.",
     seed=1,
@@ -171,7 +171,7 @@ def captures_are_mixed_up(patch: Patch) -> None:
     wrapped(patch, Sealer, "seal", seal)
 
 
-@canary(flows.scanned, "Deltas are stored and never read.")
+@mutant(flows.scanned, "Deltas are stored and never read.")
 def only_bases_are_restored(patch: Patch) -> None:
 
     def is_wanted(original: Any, self: Restoration, ref: Any, *rest: Any) -> bool:
@@ -180,7 +180,7 @@ def only_bases_are_restored(patch: Patch) -> None:
     wrapped(patch, Restoration, "_is_wanted", is_wanted)
 
 
-@canary(flows.scanned, "The oldest value wins.")
+@mutant(flows.scanned, "The oldest value wins.")
 def deltas_are_applied_backwards(patch: Patch) -> None:
 
     def fill(original: Any, self: Restoration, task: Any, state: Any, own: Any) -> None:
@@ -189,7 +189,7 @@ def deltas_are_applied_backwards(patch: Patch) -> None:
     wrapped(patch, Restoration, "_fill", fill)
 
 
-@canary(
+@mutant(
     flows.scanned,
     "What changed while deltas were merged is dropped with them.",
     seed=31,

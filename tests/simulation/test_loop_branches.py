@@ -54,7 +54,7 @@ BRANCHES: dict[str, tuple[type[Any], str, Callable[..., Any]]] = {
         "_probe_for_end",
         lambda _, parts: any(part.returned for part in parts),
     ),
-    "last words go round": (
+    "a final flush goes round": (
         TerminationDetector,
         "_probe_for_end",
         lambda looks, parts: (

@@ -19,7 +19,7 @@ from tests.simulation import (
     timer_mutants,
     window_mutants,
 )
-from tests.simulation.mutations import MISTAKES
+from tests.simulation.mutations import MUTANTS
 
 from millstream.testing import SimulationFailedError, simulate
 
@@ -27,13 +27,13 @@ SEEDS_MAX = 100
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", MUTANTS)
 def test_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some seed has a problem, and the report says how to see it again."""
-    mistake = MISTAKES[name]
-    case = mistake.make()
-    mistake.patch(monkeypatch)
-    seeds = range(mistake.seed, mistake.seed + SEEDS_MAX)
+    mutant = MUTANTS[name]
+    case = mutant.make()
+    mutant.patch(monkeypatch)
+    seeds = range(mutant.seed, mutant.seed + SEEDS_MAX)
 
     with pytest.raises(SimulationFailedError) as caught:
         simulate(case.flow, seeds=seeds, snapshots=True, check=case.check)
@@ -44,9 +44,9 @@ def test_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_there_are_enough_mutants() -> None:
     """At least fifty, of tasks, drivers, loops, timers, joins and windows."""
-    modules = {mistake.patch.__module__ for mistake in MISTAKES.values()}
+    modules = {mutant.patch.__module__ for mutant in MUTANTS.values()}
 
-    assert len(MISTAKES) >= 50
+    assert len(MUTANTS) >= 50
     assert modules == {
         task_mutants.__name__,
         driver_mutants.__name__,

@@ -232,7 +232,7 @@ RARE_BRANCHES: dict[str, tuple[type[Any], str, Callable[..., bool]]] = {
         "_deploy",
         lambda worker, _: worker.phase is WorkerPhase.FINISHED,
     ),
-    "a barrier comes to a task that says its last words": (
+    "a barrier comes to a task in its final flush": (
         Task,
         "announce",
         lambda task, _: task.phase is TaskPhase.FINISHING,

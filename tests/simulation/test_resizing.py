@@ -121,7 +121,7 @@ def _takes_over_at(time_of: Callable[[Iterable[int]], int]) -> Any:
 
 undone = Stops.copied
 
-MISTAKES: dict[str, tuple[Any, ...]] = {
+MUTANTS: dict[str, tuple[Any, ...]] = {
     "a head waits though its input has not ended": (
         components, Resizing, Head, "resume", _waits_before_its_input_has_ended,
     ),
@@ -149,10 +149,10 @@ MISTAKES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", MUTANTS)
 def test_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeds above would find it if somebody made it."""
-    make, cluster_class, owner, attribute, mistake = MISTAKES[name]
-    monkeypatch.setattr(owner, attribute, mistake)
+    make, cluster_class, owner, attribute, mutant = MUTANTS[name]
+    monkeypatch.setattr(owner, attribute, mutant)
 
     assert any(resized(make(), [seed], cluster_class) for seed in range(20))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import timed_loop_flows as flows
-from tests.simulation.mutations import canary, wrapped
+from tests.simulation.mutations import mutant, wrapped
 
 from millstream.protocol.barrier import RoundEnd
 from millstream.protocol.termination import ProbeReport, ProbeState, TerminationDetector
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from millstream.runtime.channels import InputChannel
 
 
-@canary(flows.timed_ring, "The input's watermark is passed on, whatever goes round.")
+@mutant(flows.timed_ring, "The input's watermark is passed on, whatever goes round.")
 def rows_that_go_round_do_not_hold_time_back(patch: Patch) -> None:
 
     def watermark(
@@ -33,7 +33,7 @@ def rows_that_go_round_do_not_hold_time_back(patch: Patch) -> None:
     wrapped(patch, TerminationDetector, "_watermark", watermark)
 
 
-@canary(
+@mutant(
     flows.timed_ring,
     "A probe counts for the watermark that the input had behind it.",
     seed=20,
@@ -49,7 +49,7 @@ def watermarks_count_before_a_probe_has_begun(patch: Patch) -> None:
     wrapped(patch, ProbeState, "part", part)
 
 
-@canary(flows.timed_ring, "Rows that wait for a cut are overtaken by a look.", seed=167)
+@mutant(flows.timed_ring, "Rows that wait for a cut are overtaken by a look.", seed=167)
 def looks_overtake_rows_that_are_held(patch: Patch) -> None:
 
     def note(

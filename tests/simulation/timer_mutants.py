@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import timer_flows as flows
-from tests.simulation.mutations import canary
+from tests.simulation.mutations import mutant
 
 from millstream.operators.rows.processing import ProcessOperator
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tests.simulation.mutations import Patch
 
 
-@canary(flows.event_timers, "Nobody knows which restored keys have timers.")
+@mutant(flows.event_timers, "Nobody knows which restored keys have timers.")
 def restored_timers_are_not_found(patch: Patch) -> None:
     patch.setattr(ProcessOperator, "_find_restored", lambda _: None)
 
 
-@canary(
+@mutant(
     flows.event_timers, "A timer that has fired is still in the next snapshot.", seed=71
 )
 def fired_timers_are_not_in_the_delta(patch: Patch) -> None:

@@ -344,7 +344,7 @@ def collection_keeps_what_the_next_epoch_builds_on(
 
 
 def forged_notes_change_nothing(subject: Subject, place: Path) -> None:
-    """Check: whoever has no key moves no job, whatever names he makes."""
+    """Check: whoever has no key moves no job, whatever names they make."""
     files = subject.memory()
     driver = subject.started(files)
     for _ in range(3):

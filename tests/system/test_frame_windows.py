@@ -138,7 +138,7 @@ def test_frames_have_the_windows_of_rows_by_a_clock_set_by_hand(
 
 
 def test_rows_that_missed_their_turn_are_late_for_count_windows_and_triggers() -> None:
-    """Elements are taken in the order of time; who comes after his turn is told."""
+    """Elements are taken in the order of time; those that come after their turn are reported."""
     flow = ms.Flow("late")
     events = pl.DataFrame({"at": [1, 5, 9, 2, 10]})
     timed = flow.from_frame(events).event_time("at", out_of_order=4)

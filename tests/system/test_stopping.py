@@ -124,7 +124,7 @@ def test_stopping_twice_copies_the_same_epoch(tmp_path: Path) -> None:
 
 
 def test_stop_drains_bounded_input(tmp_path: Path) -> None:
-    """All of it is read and its last words are said; the job is complete then."""
+    """All of it is read and its operators flush for the last time; the job is complete then."""
     flow = ms.Flow("bounded")
     total = flow.from_iterable(range(1000), name="rows").sum(name="total")
     job = flow.start(state=tmp_path / "state", **LOCAL)

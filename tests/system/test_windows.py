@@ -81,7 +81,7 @@ def test_windows_go_on_from_a_savepoint_at_another_width(
 
 
 def test_late_rows_of_a_count_window_are_those_that_came_out_of_order() -> None:
-    """Elements are taken in the order of time; who missed his turn is told."""
+    """Elements are taken in the order of time; those that missed their turn are reported."""
     flow = ms.Flow("late")
     timed = flow.from_iterable([1, 5, 9, 2, 10]).event_time(lambda i: i, out_of_order=4)
     pairs = timed.window(ms.windows.count(2)).collect()

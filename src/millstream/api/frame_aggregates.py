@@ -305,7 +305,7 @@ class _Builder:
     def _keep(
         self, what: str, name: str, source: DataType | None, result: DataType
     ) -> None:
-        """Note for people what a column of the state is, and which one."""
+        """Describe a column of the state in words that a snapshot is compared with."""
         of = "" if source is None else f" of {source}"
         self._kept.append(f"{what}{of} as {result} #{name.rpartition('.')[2]}")
 

@@ -55,7 +55,7 @@ class GroupKeys:
 
     @property
     def described(self) -> tuple[str, ...]:
-        """The keys with their types, for people."""
+        """The keys with their types, as the plan shows them."""
         return tuple(
             f"{column}: {kind}" + ("" if _is_column(expr) else f" = {expr}")
             for column, expr, kind in zip(

@@ -318,7 +318,7 @@ def _milliseconds(values: tuple[str, ...]) -> float:
 
 
 def _shown(said: Said, does: str, wrong: Iterable[str]) -> str:
-    """Return a fingerprint for people, what differs first."""
+    """Return a fingerprint as a message shows it, what differs first."""
     names = [name for name in said if name not in _HIDDEN]
     names.sort(key=lambda name: name not in set(wrong))
     fields = [f"{name}: {', '.join(said[name]) or 'none'}" for name in names]

@@ -135,7 +135,7 @@ def _short_turns() -> Iterator[None]:
 
 
 def _serve(bootstrap: Bootstrap, deployment: Deployment, *, owns_process: bool) -> str:
-    """Run a worker beside a heart."""
+    """Run a worker beside the thread that sends its heartbeats."""
     config = deployment.config
     is_over = threading.Event()
     heart = HeartbeatThread(
@@ -205,7 +205,7 @@ def _exit_unless(is_over: threading.Event, config: Config) -> Callable[[str], No
 def _exit_without_beats(config: Config) -> Callable[[], None]:
     """End the process, and say where it stands, if this is not called for long.
 
-    Native code that holds the interpreter stops the heart too; by then the worker counts
+    Native code that holds the interpreter stops the heartbeats too; by then the worker counts
     as lost, and nobody else would end it if its driver is gone.
     """
     silent_s = (config.lease_ms + config.stop_grace_ms) / 1000

@@ -149,7 +149,7 @@ class TimeWindowFrame(Spec):
     kind
         The type of the bounds of windows; None for numbers.
     window
-        What the user wrote, for people.
+        What the user wrote, for messages and `explain` only.
     is_by_clock
         Whether rows have the time at which they come, not their timestamps.
     is_combined
@@ -384,7 +384,7 @@ class MapWindow(Spec):
     rows
         The column that has the rows of a window as a list.
     keys
-        The columns that have its key, for people.
+        The columns that have its key, for messages only.
     bounds
         The columns that have its bounds; None where there is only one window.
     """

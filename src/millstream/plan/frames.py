@@ -117,7 +117,7 @@ class CombineFrame(Spec):
 
     Attributes
     ----------
-    is_prompt
+    has_latency_bound
         Whether somebody waits for what is held, so that it leaves before long.
     """
 

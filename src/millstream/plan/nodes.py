@@ -254,7 +254,7 @@ class Combine(Spec):
 
     Attributes
     ----------
-    is_prompt
+    has_latency_bound
         Whether somebody waits for what is held, so that it leaves before long.
     """
 

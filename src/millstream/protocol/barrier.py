@@ -62,7 +62,7 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class RoundEnd:
-    """Everything of a round of an iteration is before it; in a free loop, of a look.
+    """Everything of a round of an iteration is before it; in a free loop, a probe.
 
     Attributes
     ----------

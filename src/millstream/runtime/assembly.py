@@ -33,7 +33,7 @@ from millstream.runtime.guard import Guard
 from millstream.runtime.head import DeciderIntake, HeadIntake
 from millstream.runtime.router import Router, make_router
 from millstream.runtime.source_intake import SourceIntake
-from millstream.runtime.splits import SplitsHeard
+from millstream.runtime.splits import SplitsReader
 from millstream.runtime.task import Task
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class _Assembler:
         if channel.edge.is_back:
             end = BackChannel(channel, self.deployment.config.loop_memory_bytes)
         if channel.edge.carries_splits:
-            end.splits = SplitsHeard(self._splits_of(channel))
+            end.splits = SplitsReader(self._splits_of(channel))
         self.made.inputs[channel.id] = end
         if self.placement[channel.source_index] != self.own_id:
             self._attach_return(channel, end)

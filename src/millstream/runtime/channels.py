@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from millstream.plan.physical import Channel
     from millstream.ports import Network
     from millstream.protocol.ids import Generation, PeerId
-    from millstream.runtime.splits import SplitsHeard
-    from millstream.state.spill_buffer import Kept
+    from millstream.runtime.splits import SplitsReader
+    from millstream.state.spill_buffer import BufferedBatch
     from millstream.values import Batch
 
 __all__ = [
@@ -73,7 +73,7 @@ class InputChannel:
         #: How often what is being taken has gone round a free loop.
         self.hops = 0
         #: The splits that its rows come from, where that is told.
-        self.splits: SplitsHeard | None = None
+        self.splits: SplitsReader | None = None
         #: Rows taken so far; tells where a failing row was.
         self.rows_taken = 0
         #: Whether batches come from another worker, so that they cost bytes.
@@ -170,7 +170,7 @@ class BackChannel(InputChannel):
     def __init__(self, channel: Channel, memory_bytes: int) -> None:
         super().__init__(channel)
         self._spill_buffer = SpillBuffer(memory_bytes)
-        self._elements: deque[Kept | Mark] = deque()
+        self._elements: deque[BufferedBatch | Mark] = deque()
 
     def __len__(self) -> int:
         return len(self._elements)

@@ -134,7 +134,7 @@ class Coordinator:
         self.results = driver.results
         #: What all workers have done.
         self.tally = Tally()
-        #: Process ids of registered workers, for people and for tests that kill.
+        #: Process ids of registered workers, for users and for tests that kill.
         self.pids: dict[PeerId, int] = {}
         #: Workers that the launcher must start.
         self.wanted_workers: list[PeerId] = []

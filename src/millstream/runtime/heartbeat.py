@@ -1,4 +1,4 @@
-"""The heart of a worker process: a thread that says "alive" while user code runs long.
+"""The heartbeats of a worker process: a thread that says "alive" while user code runs long.
 
 A worker's `step` speaks to the coordinator too, but only between batches.  This thread
 has a connection of its own, so a function that computes for a minute costs no lease;
@@ -38,9 +38,9 @@ class HeartbeatThread:
     patience_s
         How long the coordinator is dialed again if that fails.
     on_lost
-        Called from the heart's thread, once, with the reason.
+        Called from this thread, once, with the reason.
     on_beat
-        Called when it begins to beat, and from the heart's thread with every beat.
+        Called when it begins to beat, and from this thread with every beat.
     """
 
     def __init__(

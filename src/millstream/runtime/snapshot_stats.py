@@ -1,4 +1,4 @@
-"""What is remembered of the snapshots of a job, for people who watch what they cost."""
+"""What is remembered of the snapshots of a job, for users who watch what they cost."""
 
 from __future__ import annotations
 

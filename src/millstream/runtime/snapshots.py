@@ -124,7 +124,7 @@ class SnapshotCoordinator:
     Parameters
     ----------
     tell
-        Called with every command that is not the keeper's own business.
+        Called with every command that is not this class's own business.
     story
         Where decisions are told.
     wall_ms

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from millstream.runtime.intake import Intake
     from millstream.runtime.outputs import Outputs
 
-__all__ = ["SplitsHeard", "SplitsTold"]
+__all__ = ["SplitsReader", "SplitsWriter"]
 
 
-class SplitsHeard:
-    """What the reader of a channel has heard of splits.
+class SplitsReader:
+    """What the reader of a channel knows of splits, from the marks of its writer.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ class SplitsHeard:
         ]
 
 
-class SplitsTold:
-    """What a task has told its readers of splits; nothing where nobody asks."""
+class SplitsWriter:
+    """Writes marks of splits for the readers of a task, where a reader wants them."""
 
     def __init__(self, outputs: Outputs, intake: Intake) -> None:
         self._outputs = outputs

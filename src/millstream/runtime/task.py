@@ -47,7 +47,7 @@ from millstream.runtime.elements import (
 )
 from millstream.runtime.occupancy import Occupancy
 from millstream.runtime.outputs import Outputs
-from millstream.runtime.splits import SplitsTold
+from millstream.runtime.splits import SplitsWriter
 from millstream.runtime.task_time import PassingTime, TaskTime
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Task:
         self.outputs = Outputs(routers, None if guard is None else guard.router)
         self.time = TaskTime(operators, clock)
         self._passing = PassingTime(self.time, intake, self.chain, self.outputs)
-        self._splits = SplitsTold(self.outputs, intake)
+        self._splits = SplitsWriter(self.outputs, intake)
         #: A batch that waits until readers can be told which split it comes from.
         self._held: TakenBatch | None = None
         self._cutter = Cutter(

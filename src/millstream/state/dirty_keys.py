@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from millstream.values import Key
 
-__all__ = ["TouchedKeys"]
+__all__ = ["DirtyKeys"]
 
 _NEARLY_ALL = 0.9
 
 
-class TouchedKeys:
+class DirtyKeys:
     """A set of keys for every epoch that is not complete, and one for the present.
 
     Examples
     --------
-    >>> touched = TouchedKeys()
+    >>> touched = DirtyKeys()
     >>> touched.add("ab")
     >>> touched.cut(Epoch(1))
     >>> touched.add("c")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from millstream.protocol.ids import Epoch
     from millstream.state.base import ShardRange
-    from millstream.state.spill_buffer import Kept
+    from millstream.state.spill_buffer import BufferedBatch
     from millstream.values import Batch
 
 __all__ = ["KeptBatches"]
@@ -49,7 +49,7 @@ class KeptBatches:
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         self._buffer = SpillBuffer(memory_bytes)
-        self._batches: list[Kept] = []
+        self._batches: list[BufferedBatch] = []
         self._stamps = Stamps()
         #: The stamps of the batches, and of the last `clear`.
         self._came_at: list[int] = []
@@ -79,7 +79,7 @@ class KeptBatches:
         self._batches, self._came_at = [], []
         self._cleared_at = self._stamps.now
 
-    def taken(self) -> list[Kept]:
+    def taken(self) -> list[BufferedBatch]:
         """Return all batches and begin anew."""
         batches = self._batches
         self.clear()
@@ -124,7 +124,7 @@ class KeptBatches:
 
 @dataclass(frozen=True, slots=True)
 class _Capture:
-    batches: list[Kept]
+    batches: list[BufferedBatch]
     is_anew: bool
 
     def segments(self, operator: str, task: int) -> Iterator[Segment]:

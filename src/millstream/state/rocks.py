@@ -36,7 +36,7 @@ from rocksdict import (
 )
 
 from millstream.errors import SnapshotError
-from millstream.state.dirty_keys import TouchedKeys
+from millstream.state.dirty_keys import DirtyKeys
 from millstream.state.keyhash import key_hash
 from millstream.state.row_codec import (
     DELETED,
@@ -89,7 +89,7 @@ class RocksTable(MutableMapping[Key, Value]):
         self._shard_count = shard_count
         self._cache_entries = cache_entries
         self._database: _Database | None = _Database(directory, memory_bytes)
-        self._touched = TouchedKeys()
+        self._touched = DirtyKeys()
         #: The entries of all fetched places.
         self._hot: Entries = {}
         #: The fetched places, longest unused first once full, with the keys that lie or lay there.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from millstream.values import Batch
 
 __all__ = [
-    "Kept",
+    "BufferedBatch",
     "Piece",
     "SpillBuffer",
     "SpillFile",
@@ -98,7 +98,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Kept:
+class BufferedBatch:
     """A batch in a buffer; `load` may be called by any thread."""
 
     nbytes: int
@@ -123,7 +123,7 @@ class Kept:
 
 
 class SpillBuffer:
-    """Keeps batches for whoever holds on to the `Kept` it returns.
+    """Keeps batches for whoever holds on to the `BufferedBatch` it returns.
 
     Parameters
     ----------
@@ -141,21 +141,21 @@ class SpillBuffer:
         #: Bytes of all batches that ever went to disk.
         self.spilled_bytes = 0
 
-    def put(self, batch: Batch) -> Kept:
+    def put(self, batch: Batch) -> BufferedBatch:
         """Keep a batch."""
         nbytes = _size(batch)
         if self.nbytes + nbytes <= self._memory_bytes:
             self.nbytes += nbytes
-            return Kept(nbytes, batch)
+            return BufferedBatch(nbytes, batch)
         data = bytes_of_batch(batch)
         full_bytes = max(_FILE_BYTES, self.disk_bytes // _FILES)
         if self._file is None or self._file.length > full_bytes:
             self._file = SpillFile()
         self.disk_bytes += len(data)
         self.spilled_bytes += len(data)
-        return Kept(len(data), None, self._file.append(data))
+        return BufferedBatch(len(data), None, self._file.append(data))
 
-    def free(self, kept: Iterable[Kept]) -> None:
+    def free(self, kept: Iterable[BufferedBatch]) -> None:
         """Make room: these are not needed any more."""
         for each in kept:
             if each.file is None:
@@ -180,7 +180,7 @@ class SpillQueue(Generic[B]):
 
     def __init__(self, memory_bytes: int) -> None:
         self._buffer = SpillBuffer(memory_bytes)
-        self._kept: deque[Kept] = deque()
+        self._kept: deque[BufferedBatch] = deque()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -205,7 +205,7 @@ class SpillQueue(Generic[B]):
         return self._loaded(kept)
 
     @staticmethod
-    def _loaded(kept: Kept) -> B:
+    def _loaded(kept: BufferedBatch) -> B:
         return cast("B", kept.load())  # a batch comes back as what it was
 
     def clear(self) -> None:

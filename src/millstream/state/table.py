@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.state.base import Segment, SegmentKind, State
-from millstream.state.dirty_keys import TouchedKeys
+from millstream.state.dirty_keys import DirtyKeys
 from millstream.state.plain import encode
 from millstream.state.row_codec import (
     DELETED,
@@ -94,7 +94,7 @@ class MemoryTable:
     def __init__(self, shard_count: int) -> None:
         self._shard_count = shard_count
         self._entries: Entries = {}
-        self._touched = TouchedKeys()
+        self._touched = DirtyKeys()
         self._keeps_keys = False
 
     def keep_keys(self) -> None:

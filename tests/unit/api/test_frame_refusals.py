@@ -415,7 +415,7 @@ def test_aggregates_as_a_dict_are_refused_with_the_right_spelling(
 
 SECRET: dict[str, Callable[[Any], object]] = {
     "with_columns": lambda f: f.event_time("x").with_columns(__time=pl.col("x")),
-    "select": lambda f: f.event_time("x").select(__behind=pl.col("x")),
+    "select": lambda f: f.event_time("x").select(__origin_watermark=pl.col("x")),
     "rename": lambda f: f.event_time("x").rename({"x": "__time"}),
     "unpivot": lambda f: f.event_time("x").unpivot(["x"], value_name="__time"),
     "join": lambda f: f.event_time("x").join(ROWS.select("k", __time="x"), "k"),

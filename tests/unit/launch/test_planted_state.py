@@ -85,7 +85,7 @@ def trap(root: Path, mark: Path) -> None:
 
 
 def planted(place: Path, mode: int) -> tuple[Path, Path]:
-    """Let another user put a trap into a directory of ours that he can write."""
+    """Let another user put a trap into a directory of ours that they can write."""
     state, evil, mark = place / "state", place / "evil", place / "mark"
     run(state)
     trap(evil, mark)
@@ -131,7 +131,7 @@ def test_planted_snapshots_are_refused_after_the_door_is_shut(place: Path) -> No
 def test_snapshots_in_a_directory_of_another_user_are_refused(
     how: str, place: Path
 ) -> None:
-    """A savepoint that somebody hands over runs what he likes."""
+    """A savepoint that somebody hands over runs what they like."""
     trap(place / "evil", place / "mark")
     for path in (place / "evil", *(place / "evil").rglob("*")):
         os.chown(path, STRANGER, STRANGER)
@@ -172,7 +172,7 @@ def test_job_leaves_nothing_that_others_can_read(place: Path) -> None:
 
 
 def test_directory_of_an_earlier_version_is_tightened(place: Path) -> None:
-    """It made 0755, and the user's own directory is no reason to refuse him."""
+    """It made 0755, and the user's own directory is no reason to refuse them."""
     rows = run(place / "state")
     (place / "state").chmod(0o755)
     assert run(place / "state") == rows

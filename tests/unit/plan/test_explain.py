@@ -33,7 +33,7 @@ def test_buffer_of_the_flow_is_shown_on_its_edges() -> None:
 
 
 def test_label_cannot_break_out_of_its_mermaid_box() -> None:
-    """A user may name an operator as he likes."""
+    """Users may name operators as they like."""
     flow = ms.Flow("quotes")
     flow.from_iterable([1]).map(abs, name='say "]" (twice)').collect()
 

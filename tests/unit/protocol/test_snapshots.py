@@ -145,7 +145,7 @@ def test_job_that_goes_on_counts_on() -> None:
 
 
 def test_task_that_ended_before_the_epoch_is_not_waited_for() -> None:
-    """Its last words belong to the epoch."""
+    """Its final flush belongs to the epoch."""
     driver = opened()
     driver.seal(1, ONE)
 

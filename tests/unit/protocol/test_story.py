@@ -68,7 +68,7 @@ def test_long_text_is_cut_to_its_first_line() -> None:
 
 
 def test_loss_and_recovery_are_told_with_their_reasons() -> None:
-    """Who was lost and why, who replaces him, from where the job goes on, how much."""
+    """Who was lost and why, who replaces them, from where the job goes on, how much."""
     driver = job_cores.Driver(restarts_max=3)
     driver.tell(
         job_cores.registered(job_cores.ONE), job_cores.registered(job_cores.TWO)

@@ -162,7 +162,7 @@ class LoopModel:
         assert not any(isinstance(e, Row) for c in self.forth.values() for e in c)
         assert not any(isinstance(e, Row) for c in self.back.values() for e in c)
         assert all(head.watermark is None for head in self.heads)
-        assert all(self.asked), "nobody was asked for last words"
+        assert all(self.asked), "nobody was asked for a final flush"
 
     def _work(self, pair: tuple[int, int]) -> None:
         source, target = pair

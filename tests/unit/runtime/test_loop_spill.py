@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from millstream.state.spill_buffer import Kept
+    from millstream.state.spill_buffer import BufferedBatch
 
 LEAVES = 2**14
 """Rows that the loop which amplifies makes of one."""
@@ -37,7 +37,7 @@ def spilled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     rows: list[int] = []
     put = SpillBuffer.put
 
-    def watched(self: SpillBuffer, batch: Any) -> Kept:
+    def watched(self: SpillBuffer, batch: Any) -> BufferedBatch:
         kept = put(self, batch)
         if kept.file is not None:
             rows.append(len(batch))
@@ -58,7 +58,7 @@ def twice(rows: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_a_loop_that_amplifies_ends(workers: int, spilled: list[int]) -> None:
-    """Nobody waits for room that only he himself could make."""
+    """No task waits for room that only the task itself could make."""
     flow = ms.Flow("amplifying")
     leaves = flow.from_iterable([1]).loop(twice).collect()
 

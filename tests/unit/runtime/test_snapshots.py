@@ -34,7 +34,7 @@ INTERVAL_NS = 100_000_000
 
 
 class Keeper:
-    """A keeper of a job of one stage, whose tasks are the test."""
+    """The snapshot coordinator of a job of one stage, whose tasks are the test."""
 
     def __init__(
         self, width: int, *, is_same_plan: bool = True, is_writing: bool = True
@@ -154,7 +154,7 @@ def test_first_manifest_of_other_tasks_builds_on_nothing(width: int) -> None:
 
 
 def test_files_of_a_task_that_ended_are_needed_no_more() -> None:
-    """Its last words are part of the epoch."""
+    """Its final flush is part of the epoch."""
     job = Keeper(width=2)
     job.open(INTERVAL_NS)
     first, *rest = job.ids
@@ -235,7 +235,7 @@ def test_merges_belong_to_the_generation_that_was_told_of_them() -> None:
 
 
 def damaged_at_five(*, is_writing: bool, is_showing: bool = False) -> Keeper:
-    """Return a keeper whose job has found that it cannot be restored from epoch 5."""
+    """Return a coordinator whose job has found that it cannot be restored from epoch 5."""
     job = Keeper(width=2, is_writing=is_writing)
     for epoch in (3, 4, 5):
         job.open(epoch * INTERVAL_NS)

@@ -10,7 +10,7 @@ from tests.support.task_harness import TaskHarness
 
 from millstream.protocol.barrier import Barrier, Splits
 from millstream.protocol.ids import Epoch
-from millstream.runtime.splits import SplitsHeard
+from millstream.runtime.splits import SplitsReader
 from millstream.runtime.task import TaskPhase
 from millstream.testing import Pause, ScriptedSource
 
@@ -42,7 +42,7 @@ def test_rows_stand_behind_the_mark_of_their_split(
     bench = TaskHarness(
         source, [], credit=credit, buffer_rows=buffer_rows, carries_splits=True
     )
-    splits = SplitsHeard(names)
+    splits = SplitsReader(names)
     rows: dict[str, list[int]] = defaultdict(list)
     for element in heard_while_running(bench, cuts=cuts):
         if isinstance(element, Splits):
@@ -57,7 +57,7 @@ def test_rows_stand_behind_the_mark_of_their_split(
 
 def test_split_counts_until_it_is_over_and_as_begun_when_it_was_opened() -> None:
     """One that waits to be opened holds time back, unless splits are in order."""
-    splits = SplitsHeard(["a", "b"])
+    splits = SplitsReader(["a", "b"])
     assert splits.open(are_waiting=True) == ["a", "b"]
     assert splits.open(are_waiting=False) == []
 

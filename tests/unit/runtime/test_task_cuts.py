@@ -234,7 +234,7 @@ def test_blocked_barrier_stops_the_task_until_it_has_left() -> None:
 
 
 def test_task_that_had_ended_sends_its_end_and_nothing_else() -> None:
-    """It reads nothing, and its operators have no last words again."""
+    """It reads nothing, and its operators do not flush for the last time again."""
     chain: list[Spec] = [
         specs.KeyBy(lambda i: i),
         specs.AggregateByKey(builtin("sum")),

@@ -1,4 +1,4 @@
-"""What somebody without the key can do to the snapshots of a directory that he can write.
+"""What somebody without the key can do to the snapshots of a directory that they can write.
 
 He can remove things, which is noticed as far as something is left that tells of them.  He
 cannot roll a job back, oust its driver or bring in snapshots from elsewhere.

@@ -51,7 +51,7 @@ def test_nobody_else_has_rights_in_what_is_accepted(
 def test_own_directory_that_others_can_read_is_tightened(
     mode: int, tmp_path: Path
 ) -> None:
-    """Nobody else could have taken anything away, and what he added is his own."""
+    """Nobody else could have taken anything away, and what they added is their own."""
     (tmp_path / "manifests").mkdir()
     tmp_path.chmod(mode)
     check_root(tmp_path, tightens=True)
