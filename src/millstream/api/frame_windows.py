@@ -49,8 +49,8 @@ if TYPE_CHECKING:
         | specs.TriggerFrame
     )
 
-    Promises = Callable[[], Callable[[dict[str, Any], int], int | None]]
-    """What is called once per split."""
+    WatermarkMaker = Callable[[], Callable[[dict[str, Any], int], int | None]]
+    """Called once per split; what it returns is called for every row."""
 
 __all__ = ["FrameTimeVerbs", "WindowedFrame", "late_frame"]
 
@@ -66,7 +66,7 @@ class FrameTimeVerbs(WrappedFrame):
         idle_after: Duration | None = None,
         max_future_skew: Duration | None = MAX_FUTURE_SKEW,
         splits_in_order: bool = False,
-        watermark: str | pl.Expr | Promises | None = None,
+        watermark: str | pl.Expr | WatermarkMaker | None = None,
         name: str | None = None,
     ) -> Frame:
         """Give every row a timestamp: a column, or what an expression makes of a row.

@@ -13,13 +13,7 @@ from millstream.errors import UsageError
 from millstream.plan.joins import Join, JoinSpec
 from millstream.plan.nodes import DropKey, Process, Unkey
 from millstream.plan.time import DropTime, InTimeOrder, LateRow, LateRows, milliseconds
-from millstream.plan.windows import (
-    CountWindows,
-    GlobalWindow,
-    SessionWindows,
-    TimeWindows,
-    Windowed,
-)
+from millstream.plan.windows import AnyWindow, CountWindows, GlobalWindow, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +22,6 @@ if TYPE_CHECKING:
     from millstream.api.stream import Stream
     from millstream.plan.logical import Node
     from millstream.plan.time import Duration
-    from millstream.plan.windows import AnyWindow
 
 __all__ = ["KeyedWindowVerbs", "LateVerbs", "WindowVerbs", "checked_window"]
 
@@ -39,8 +32,6 @@ R_co = TypeVar("R_co", covariant=True)
 N_co = TypeVar("N_co", covariant=True)
 U_co = TypeVar("U_co", covariant=True)
 L_co = TypeVar("L_co", covariant=True)
-
-_ANY_WINDOW = (CountWindows, TimeWindows, SessionWindows, GlobalWindow)
 
 
 class WindowVerbs(Wrapped, Generic[T_co]):
@@ -327,7 +318,7 @@ def checked_window(
     graph: Graph, node: Node, window: object, lateness: Duration, *, keys: bool
 ) -> WindowInput:
     """Refuse what is no window for this stream."""
-    if not isinstance(window, _ANY_WINDOW):
+    if not isinstance(window, AnyWindow):
         msg = (
             f"`window` at {user_location()} takes a window such as windows.count(10) or "
             f"windows.tumbling('10s'), got {window!r}"

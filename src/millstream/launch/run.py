@@ -22,7 +22,12 @@ class Run(Protocol):
         ...
 
     def step(self) -> None:
-        """Move the job forward; may wait a few milliseconds when there is nothing."""
+        """Move the job forward; may wait a few milliseconds when there is nothing.
+
+        That is a step of the coordinator.  Then the launcher takes `wanted_workers` off it
+        and starts them, and says by `worker_exited` why a worker of `lost_workers` is
+        gone, as soon as it knows; it says so of every worker whose process has ended.
+        """
         ...
 
     def close(self) -> None:
