@@ -442,7 +442,7 @@ class Job:
     def _raise_error(self) -> None:
         if self._crash is not None:
             if isinstance(self._crash, MillstreamError):
-                self._run.coordinator.told(self._crash)
+                self._run.coordinator.with_story(self._crash)
             raise self._crash
         error = self._run.coordinator.error()
         if error is not None:

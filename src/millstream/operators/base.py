@@ -63,7 +63,9 @@ class Operator:
 
         Called before every batch where dead letters are collected, and only there.
         """
-        return self.state.kept() if isinstance(self.state, TaskState) else do_nothing
+        return (
+            self.state.begin_undo() if isinstance(self.state, TaskState) else do_nothing
+        )
 
     def flush(self) -> Batch:
         """Return the rows held back only to save work; called before every cut."""

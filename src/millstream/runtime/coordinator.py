@@ -268,11 +268,11 @@ class Coordinator:
         if outcome is None or outcome.kind in well:
             return None
         if outcome.report is not None and outcome.error == "OperatorError":
-            return self.told(_operator_error(outcome.report))
+            return self.with_story(_operator_error(outcome.report))
         kind: type[errors.MillstreamError] = getattr(errors, outcome.error)
-        return self.told(kind(outcome.reason))
+        return self.with_story(kind(outcome.reason))
 
-    def told(self, error: errors.MillstreamError) -> errors.MillstreamError:
+    def with_story(self, error: errors.MillstreamError) -> errors.MillstreamError:
         """Let an error carry the story of the job, and show the end of it."""
         if not error.story:
             error.story = self.story.lines()

@@ -76,7 +76,7 @@ class TaskState:
         if values:
             self._put([values[task] for task in sorted(values)])
 
-    def kept(self) -> Callable[[], None]:
+    def begin_undo(self) -> Callable[[], None]:
         """Return what puts the value back as it is now."""
         value = copy.deepcopy(self._get())
         return lambda: self._put([value])

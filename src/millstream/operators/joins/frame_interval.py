@@ -102,9 +102,9 @@ class FrameIntervalJoinOperator(FrameStreamJoinOperator):
             return None
         left, right = (rows, others) if port == LEFT else (others, rows)
         pairs = self._suiting(self.output.pairs(left, right))
-        return self.told(pairs) if pairs.height else None
+        return self.emitted_pairs(pairs) if pairs.height else None
 
-    def told(self, pairs: pl.DataFrame) -> pl.DataFrame:
+    def emitted_pairs(self, pairs: pl.DataFrame) -> pl.DataFrame:
         """Return pairs as they leave."""
         return self.output.selected(pairs, *joined_time())
 
@@ -148,7 +148,7 @@ class FrameIntervalJoinOperator(FrameStreamJoinOperator):
         self.sides[LEFT].add(rows.filter(~is_met))
         if self._how is How.ANTI or not is_met.any():
             return []
-        return self.told_alone(rows.filter(is_met), LEFT)
+        return self.emitted_unmatched(rows.filter(is_met), LEFT)
 
     def _right_came(self, rows: pl.DataFrame) -> Batch:
         """Return the left rows that have their first partner now."""
@@ -161,7 +161,7 @@ class FrameIntervalJoinOperator(FrameStreamJoinOperator):
         self.sides[RIGHT].add(rows)
         if waiting is None or waiting.is_empty():
             return []
-        return self.told_alone(waiting, LEFT)
+        return self.emitted_unmatched(waiting, LEFT)
 
     # When time has passed
 
@@ -187,9 +187,9 @@ class FrameIntervalJoinOperator(FrameStreamJoinOperator):
         for some in rows.iter_slices(_ROWS_MAX):
             is_met = self._has_partner(some, self._others(some, side), side)
             if not is_met.all():
-                yield self.told_alone(some.filter(~is_met), side)
+                yield self.emitted_unmatched(some.filter(~is_met), side)
 
-    def told_alone(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
+    def emitted_unmatched(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
         """Return rows without partners as they leave, at the time that was certain."""
         time = pl.col(TIME) + self._waits[side]
         return self.output.unmatched(rows, side, time, NO_WATERMARK)
@@ -237,12 +237,12 @@ class FrameKeyedJoinOperator(FrameIntervalJoinOperator, TickingOperator):
             return made
         return pl.concat([*said, made] if isinstance(made, pl.DataFrame) else said)
 
-    def told(self, pairs: pl.DataFrame) -> pl.DataFrame:
+    def emitted_pairs(self, pairs: pl.DataFrame) -> pl.DataFrame:
         """Return pairs with the larger of their own times, if they have any."""
         times = joined_time(*OWN_TIMES.values()) if self._is_timed else ()
         return self.output.selected(pairs, *times)
 
-    def told_alone(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
+    def emitted_unmatched(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
         """Return rows without partners as they leave."""
         return self.output.unmatched(rows, side)
 

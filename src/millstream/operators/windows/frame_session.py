@@ -19,7 +19,7 @@ from millstream.columns.table import PartialTable
 from millstream.operators.base import TimedOperator
 from millstream.operators.time.late import with_late
 from millstream.operators.windows.frame_base import LoggedWindowOperator
-from millstream.operators.windows.frame_time import windows_told
+from millstream.operators.windows.frame_time import emitted_windows
 from millstream.plan.frame_windows import (
     END,
     ORIGIN_WATERMARK,
@@ -151,7 +151,7 @@ class FrameSessionOperator(LoggedWindowOperator[SessionFrame], TimedOperator):
         table.add(over)
         made = table.finished()
         assert made is not None
-        return windows_told(made, pl.col(WINDOW), pl.col(END), self.spec)
+        return emitted_windows(made, pl.col(WINDOW), pl.col(END), self.spec)
 
     def _joined(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Make one session of those that overlap."""

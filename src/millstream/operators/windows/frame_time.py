@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from millstream.plan.frame_windows import SessionFrame
     from millstream.plan.logical import Node
 
-__all__ = ["FrameCombinePanesOperator", "FrameTimeWindowOperator", "windows_told"]
+__all__ = ["FrameCombinePanesOperator", "FrameTimeWindowOperator", "emitted_windows"]
 
 _ROWS_MAX = 65_536
 
@@ -269,7 +269,7 @@ class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame], TimedOperat
         panes = self.spec.panes
         start = pl.col(WINDOW) * panes.slide + panes.offset
         for rows in made:
-            yield windows_told(rows, start, start + panes.size, self.spec)
+            yield emitted_windows(rows, start, start + panes.size, self.spec)
 
     def _kept(self) -> int:
         """Return the first window that still takes rows."""
@@ -308,7 +308,7 @@ class FrameTimeWindowOperator(LoggedWindowOperator[TimeWindowFrame], TimedOperat
         self._pending_output = list(self.advance(time))
 
 
-def windows_told(
+def emitted_windows(
     made: pl.DataFrame,
     start: pl.Expr,
     end: pl.Expr,
