@@ -11,7 +11,7 @@ port           real                             simulated
 `Clock`        `runtime.clock.SystemClock`      `simulation.clock.VirtualClock`
 `Network`      `runtime.tcp.TCPNetwork`,        `simulation.network.SimulatedLink`
                `runtime.inprocess.LocalLink`
-`Files`        `state.files.LocalFiles`,        `simulation.disk.VirtualFiles`
+`Files`        `state.files.LocalFiles`,        `simulation.disk.VirtualDisk`
                `state.files.RemoteFiles`
 `Background`   `runtime.background.Threaded`    `simulation.disk.Deferred`
 =============  ===============================  ==================================

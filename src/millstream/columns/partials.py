@@ -1,7 +1,7 @@
 """Parts of aggregates that are a few values per key: how they are made and merged.
 
 They live in columns of the table of keys.  A part that is many items per key is a
-`MultiRowPartial`, in `frame_long_parts`.
+`MultiRowPartial`, in `long_partials`.
 
 Nothing here holds state or knows about operators.
 """

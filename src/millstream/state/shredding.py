@@ -21,7 +21,7 @@ SINGLE    how many times the one object of that name
 SHARED    for each value its place in a column of different ones
 ========  ================================================================================
 
-Nothing here becomes bytes, and nothing is pickled: who finds a value `Unshreddable` may.
+Nothing here becomes bytes, and nothing is pickled: who gets an `UnshreddableError` may.
 """
 
 from __future__ import annotations
