@@ -36,6 +36,8 @@ ANY_MAX = {
     "state": 12,
 }
 """How often each engine room says `Any`; what is a user's has a name in `values.py`."""
+ASSERTIONS_MIN = 1.02
+"""Assertions for each function of the protocol, on average; this one only goes up."""
 UNTRACKED = re.compile(r"\bTODO\b(?!\(#\d+\))|\bFIXME\b|\bXXX\b")
 
 
@@ -114,6 +116,11 @@ def any_count(path: Path) -> int:
     return sum(isinstance(node, ast.Name) and node.id == "Any" for node in nodes)
 
 
+def count_of(kinds: tuple[type[ast.AST], ...], path: Path) -> int:
+    """Return how many such nodes a file has."""
+    return sum(isinstance(node, kinds) for node in ast.walk(tree_of(path)))
+
+
 def test_every_file_begins_with_a_docstring() -> None:
     """The first thing a newcomer reads in a file says what the file is for."""
     assert [
@@ -186,3 +193,11 @@ def test_engine_says_what_its_values_are() -> None:
         for room in ANY_MAX
     }
     assert {room: n for room, n in found.items() if n > ANY_MAX[room]} == {}
+
+
+def test_protocol_asserts_what_it_relies_on() -> None:
+    """A mistake in a core is found where it is made, not in what comes of it."""
+    cores = sorted((ROOT / "src" / "millstream" / "protocol").rglob("*.py"))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    asserted = sum(count_of((ast.Assert,), path) for path in cores)
+    assert asserted / sum(count_of(functions, path) for path in cores) >= ASSERTIONS_MIN

@@ -57,7 +57,8 @@ class Absences:
         self._suspects.pop(worker, None)
 
     def clear_suspects(self) -> None:
-        """Hold nothing against anybody: all connect anew, or nobody needs to."""
+        """Hold nothing against anybody: all connect anew."""
+        assert not self._lost, f"workers {self.lost} are lost, and connect anew"
         self._suspects.clear()
 
     def clear(self) -> None:
@@ -68,6 +69,8 @@ class Absences:
     def due_loss(self, now_ns: int) -> tuple[PeerId, str] | None:
         """Return a worker whose reason has not come in time, and what is known of it."""
         for worker, (deadline_ns, reason) in self._lost.items():
+            lost_ns = deadline_ns - _EXIT_REASON_NS
+            assert lost_ns <= now_ns, f"it is {now_ns}, {worker} was lost at {lost_ns}"
             if now_ns > deadline_ns:
                 return worker, reason
         return None
@@ -75,6 +78,10 @@ class Absences:
     def due_suspect(self, now_ns: int) -> tuple[PeerId, str] | None:
         """Return a worker that was suspected for long enough, and why."""
         for worker, (deadline_ns, text) in self._suspects.items():
+            since_ns = deadline_ns - _SUSPECT_NS
+            assert since_ns <= now_ns, (
+                f"it is {now_ns}, {worker} is so since {since_ns}"
+            )
             if now_ns > deadline_ns and worker not in self._lost:
                 return worker, text
         return None

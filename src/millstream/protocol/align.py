@@ -196,6 +196,9 @@ class Aligner:
         self._put_off: list[BarrierArrived | BatchArrived | ChannelEnded] = []
         #: Epochs that were announced and have not begun here.
         self._announced: list[Barrier] = []
+        assert len(set(self._forward)) == len(self._forward), (
+            f"a channel is twice among {self._forward}"
+        )
         assert self._back.isdisjoint(self._forward), (
             f"channels {self._back & set(self._forward)} go forward and back"
         )
@@ -291,6 +294,7 @@ class Aligner:
     def _handle_early(
         self, event: BarrierArrived | BatchArrived | ChannelEnded
     ) -> list[Command]:
+        assert self.phase is not Phase.RUNNING, f"{event} is early, and none passes"
         self._check_known(event.channel)
         if event.channel not in self._marked:
             msg = (
@@ -305,6 +309,7 @@ class Aligner:
     def _handle_batch(self, channel: ChannelId, batch: Any) -> list[Command]:
         self._check_known(channel)
         is_marked = channel in self._marked
+        assert not is_marked or self._barrier is not None, f"{channel} is marked"
         if self.phase is Phase.ALIGNING and is_marked:
             if channel not in self._back:
                 msg = f"read a batch from channel {channel}, which is blocked"
@@ -318,6 +323,7 @@ class Aligner:
     def _handle_barrier(self, channel: ChannelId, barrier: Barrier) -> list[Command]:
         self._check_known(channel)
         self._open(channel, barrier)
+        assert self.phase is not Phase.RUNNING, f"{barrier} has begun nothing"
         self._marked.add(channel)
         blocked: list[Command] = []
         if self.phase is Phase.ALIGNING and channel not in self._back:
@@ -373,12 +379,16 @@ class Aligner:
         if barrier.epoch <= self._last_epoch:
             msg = f"barrier of epoch {barrier.epoch} came after {self._last_epoch}"
             raise RemoteProtocolError(msg)
+        assert self.phase is Phase.RUNNING, f"{self._barrier} passes, and {barrier} too"
+        left = [*self._marked, *self._held, *self._logged, *self._put_off]
+        assert not left, f"something is left of epoch {self._last_epoch}: {left}"
         self.phase, self._barrier = Phase.ALIGNING, barrier
         self._last_epoch = barrier.epoch
         self._announced = [b for b in self._announced if b.epoch > barrier.epoch]
 
     def _cut(self) -> list[Command]:
         assert self._barrier is not None, "nothing is cut without a barrier"
+        assert self.phase is Phase.ALIGNING, f"a task that is {self.phase.name} is cut"
         self.phase = Phase.LOGGING
         commands: list[Command] = [Cut(self._barrier)]
         commands += [UnblockChannel(c) for c in self._forward]
@@ -388,6 +398,8 @@ class Aligner:
 
     def _seal(self) -> Seal:
         assert self._barrier is not None, "nothing is sealed without a barrier"
+        assert self.phase is Phase.LOGGING, f"{self._barrier} is sealed before its cut"
+        assert not self._held, f"{len(self._held)} batches would never be delivered"
         sealed = Seal(self._barrier.epoch, tuple(self._logged))
         self.phase, self._barrier = Phase.RUNNING, None
         self._marked.clear()

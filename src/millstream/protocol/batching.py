@@ -91,6 +91,7 @@ class BatchSize:
     def _shrink(self, rows: int, elapsed_ns: int) -> None:
         """Come down to what would have taken half of the time that is allowed."""
         assert self._bound_ns is not None
+        assert elapsed_ns > self._bound_ns, f"{rows} rows in {elapsed_ns} ns are fine"
         fitting = rows * self._bound_ns // (2 * elapsed_ns)
         while self.rows > max(fitting, self._least):
             self.rows = max(self.rows // 2, self._least)
@@ -99,6 +100,7 @@ class BatchSize:
     def _judge(self) -> None:
         """Compare the rate of this size with that of the one before."""
         assert self._noted_ns > 0, f"{self._noted} batches took no time"
+        assert self._noted == TRIAL_BATCHES, f"{self._noted} batches are judged"
         rate = self._noted_rows / self._noted_ns
         if self._rate_before is None:
             self._rest -= self._noted
@@ -125,11 +127,13 @@ class BatchSize:
             self.rows //= 2
         else:
             self._settle()
+        assert self._least <= self.rows <= self._most, f"it tries {self.rows}"
 
     def _go_back(self) -> None:
         """Leave a size that was not worth it; try the other direction once."""
         assert self._rate_before is not None, f"{self.rows} rows are not on trial"
         self.rows = self.rows // 2 if self._is_growing else 2 * self.rows
+        assert self._least <= self.rows <= self._most, f"it went back to {self.rows}"
         if self._is_second_try or not self._is_growing:
             self._settle()
         else:
@@ -137,6 +141,7 @@ class BatchSize:
             self._rate_before, self._rest = None, 0
 
     def _settle(self) -> None:
+        assert self._least <= self.rows <= self._most, f"it settles at {self.rows}"
         self._is_growing, self._is_second_try = True, False
         self._rate_before, self._rest = None, REST_BATCHES
         self._forget()

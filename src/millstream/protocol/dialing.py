@@ -55,6 +55,7 @@ class Dialing:
     """
 
     def __init__(self, own_id: PeerId) -> None:
+        assert own_id > 0, "the coordinator is dialed, and dials nobody"
         self._own_id = own_id
         self._dials: dict[PeerId, _Dial] = {}
 
@@ -115,6 +116,7 @@ class Dialing:
         found = []
         for peer, dial in self._dials.items():
             if dial.again_ns is not None and dial.again_ns <= now_ns:
+                assert dial.again_ns <= dial.deadline_ns, f"{peer} was given up: {dial}"
                 dial.again_ns = None
                 dial.attempts += 1
                 found.append((peer, dial.address))
@@ -122,12 +124,15 @@ class Dialing:
 
     def keep(self, peers: Iterable[PeerId]) -> list[PeerId]:
         """Forget all others; return those of them with an attempt under way."""
-        others = [peer for peer in self._dials if peer not in set(peers)]
-        dropped = {peer: self._dials.pop(peer) for peer in others}
+        kept = set(peers)
+        dropped = {p: self._dials.pop(p) for p in list(self._dials) if p not in kept}
+        assert self._dials.keys() <= kept, f"{self._dials.keys()} are not {kept}"
         return [peer for peer, dial in dropped.items() if dial.again_ns is None]
 
     def _pause_ns(self, peer: PeerId, attempts: int) -> int:
         assert attempts > 0, f"peer {peer} was never dialed, and failed"
         pause_ns = min(_FIRST_PAUSE_NS << min(attempts - 1, 16), _PAUSE_NS_MAX)
         chance = crc32(b"%d %d %d" % (self._own_id, peer, attempts)) / _SPREAD
-        return int(pause_ns * (0.5 + chance / 2))
+        spread_ns = int(pause_ns * (0.5 + chance / 2))
+        assert 0 < spread_ns <= _PAUSE_NS_MAX, f"{peer} is dialed in {spread_ns} ns"
+        return spread_ns

@@ -31,7 +31,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from millstream.protocol.watermark import BEGINNING
+from millstream.protocol.watermark import BEGINNING, END_OF_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -68,6 +68,7 @@ def take_over(
     ['a', 'c']
     """
     for time, group in groupby(sorted(former, key=_time_of), key=_time_of):
+        assert BEGINNING <= time <= END_OF_TIME, f"a former task was at {time}"
         catch_up(time)
         take([part for _, part in group])
 
@@ -80,7 +81,9 @@ def latest_time(times: Iterable[int]) -> int:
     >>> latest_time([7, 5])
     7
     """
-    return max(times, default=BEGINNING)
+    latest = max(times, default=BEGINNING)
+    assert BEGINNING <= latest <= END_OF_TIME, f"a former task was at {latest}"
+    return latest
 
 
 def earliest_time(times: Iterable[int]) -> int:
@@ -91,4 +94,6 @@ def earliest_time(times: Iterable[int]) -> int:
     >>> earliest_time([7, 5])
     5
     """
-    return min(times, default=BEGINNING)
+    earliest = min(times, default=BEGINNING)
+    assert BEGINNING <= earliest <= END_OF_TIME, f"a former task was at {earliest}"
+    return earliest

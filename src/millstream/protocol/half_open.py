@@ -90,6 +90,8 @@ class HalfOpen(Generic[K]):
             self.remove(victim)
         self._address_of[key] = address
         self._silent.setdefault(address, {})[key] = None
+        assert len(self) <= self._total_max, f"{len(self)} wait, {victim!r} is dropped"
+        assert self._count(address) <= self._address_max, f"too many of {address}"
         return victim
 
     def most_crowded(self) -> K | None:
@@ -97,19 +99,26 @@ class HalfOpen(Generic[K]):
         if not self._address_of:
             return None
         addresses = dict.fromkeys(self._address_of.values())
-        return self._victim(max(addresses, key=self._count))
+        victim = self._victim(max(addresses, key=self._count))
+        assert victim in self._address_of, f"{victim!r} is not there to give way"
+        return victim
 
     def greet(self, key: K) -> None:
         """Take note that a connection knows the name of the job."""
         address = self._address_of.get(key)
         if address is not None and key in self._silent.get(address, ()):
             self._discard(self._silent, address, key)
-            self._greeted.setdefault(address, {})[key] = None
+            greeted = self._greeted.setdefault(address, {})
+            assert key not in greeted, f"{key!r} was silent, and greeted before"
+            greeted[key] = None
 
     def remove(self, key: K) -> None:
         """Forget a connection; one that is not there is fine."""
         address = self._address_of.pop(key, None)
         if address is not None:
+            is_silent = key in self._silent.get(address, ())
+            is_greeted = key in self._greeted.get(address, ())
+            assert is_silent != is_greeted, f"{key!r} is in both groups or none"
             self._discard(self._silent, address, key)
             self._discard(self._greeted, address, key)
 

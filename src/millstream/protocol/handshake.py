@@ -163,6 +163,7 @@ class _Inbox:
     """Collect one message of known size, and nothing behind it."""
 
     def __init__(self, size: int) -> None:
+        assert size > 0, f"a message of {size} bytes never comes"
         self._size = size
         self._partial = b""
 
@@ -172,6 +173,7 @@ class _Inbox:
         assert missing > 0, f"all {self._size} bytes have come already"
         self._partial += data[:missing]
         whole = self._partial if len(self._partial) == self._size else None
+        assert len(self._partial) <= self._size, f"more is kept than {self._size} bytes"
         return self._partial, whole, data[missing:]
 
     def validate(self, due: int, *, is_over: bool) -> None:
@@ -183,6 +185,7 @@ class _Inbox:
     def expect(self, size: int) -> None:
         length = len(self._partial)
         assert length == self._size, f"only {length} of {self._size} bytes have come"
+        assert size > 0, f"a message of {size} bytes never comes"
         self._size, self._partial = size, b""
 
 
@@ -218,6 +221,7 @@ class ServerHandshake:
         *,
         protection: Protection = Protection.MAC,
     ) -> None:
+        assert key, "a proof without a key proves nothing"
         self._key = key
         self._protection = protection
         self._job = _checked("a job id", job, JOB_BYTES)
@@ -256,6 +260,7 @@ class ServerHandshake:
 
     def _greet(self, hello: bytes) -> list[Outcome]:
         assert hello.startswith(MAGIC), f"{hello[:4]!r} was taken for a peer's"
+        assert self._hello is None, "the client has been greeted before"
         complaint = self._complaint(hello)
         if complaint:
             return self._refuse(complaint)
@@ -265,6 +270,7 @@ class ServerHandshake:
 
     def _complaint(self, hello: bytes) -> str:
         """Return what is wrong with a HELLO; nothing, if it is for us."""
+        assert len(hello) == HELLO_BYTES, f"{len(hello)} of {HELLO_BYTES} bytes came"
         _, version, role, protection, job, client, server, _ = _HELLO.unpack(hello)
         wrong = {
             f"the client speaks version {version}, not {VERSION}": version != VERSION,
@@ -289,6 +295,7 @@ class ServerHandshake:
             return self._refuse("the client does not know the secret of this job")
         self._over = True
         _, _, role, _, _, client, _, _ = _HELLO.unpack(self._hello)
+        assert client != self._own_id, f"peer {client} proved itself to itself"
         answer = _proof(self._key, b"server", self._hello, self._nonce)
         of_client, of_server = _packet_keys(self._key, self._hello, self._nonce)
         keys = PacketKeys(sending=of_server, receiving=of_client)
@@ -324,6 +331,7 @@ class ClientHandshake:
     ) -> None:
         _checked("a job id", job, JOB_BYTES)
         _checked("a nonce", nonce, NONCE_BYTES)
+        assert key, "a proof without a key proves nothing"
         self.hello = _HELLO.pack(
             MAGIC, VERSION, role, protection, job, own_id, peer, nonce
         )

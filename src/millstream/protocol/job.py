@@ -160,6 +160,7 @@ class JobCore:
         self._grace_ns = grace_ns
         self._stop_deadline_ns = 0
         assert self._expected, "a job needs a worker"
+        assert sorted(set(self._expected)) == self._expected, f"{self._expected}"
         assert min(launch_ns, lease_ns, grace_ns) >= 0, "no time is negative"
 
     @property
@@ -275,6 +276,7 @@ class JobCore:
         is_waiting = self.phase in {Phase.REGISTERING, Phase.RESOLVING_EPOCH}
         if not is_waiting or self._snapshot is None or len(self.members) < needed:
             return []
+        assert self.outcome is None, f"{self.outcome}, and it is deployed"
         self.phase = Phase.CONNECTING
         self._absences.clear_suspects()
         self._launch_deadline_ns = self._now_ns + self._launch_ns
@@ -331,6 +333,7 @@ class JobCore:
         if self.phase is not Phase.RUNNING or worker not in self._members:
             return []
         assert self.placement, "tasks that have finished were placed"
+        assert self._members[worker].is_ready, f"worker {worker} has not begun"
         self._members[worker].is_finished = True
         if not all(self._members[w].is_finished for w in self.placement):
             return []
@@ -349,6 +352,7 @@ class JobCore:
 
     def _handle_failed(self, report: Failed) -> list[Command]:
         is_late = report.generation != self.generation
+        assert report.generation <= self.generation, f"{report} has not begun"
         if self._restarts is None or report.kind not in LASTING:
             return self._fail(report.kind, report.text, report)
         if is_late or self.phase not in {Phase.CONNECTING, Phase.RUNNING}:
@@ -378,6 +382,7 @@ class JobCore:
         return []
 
     def _handle_exited(self, worker: PeerId, reason: str) -> list[Command]:
+        assert worker in self._expected, f"worker {worker} was never asked for"
         self._exited[worker] = reason
         member = self._members.get(worker)
         was_gone = member is not None and member.is_gone
@@ -395,6 +400,7 @@ class JobCore:
 
     def _replace(self, worker: PeerId, reason: str) -> list[Command]:
         """Go on without a worker and ask for another one."""
+        assert worker in self._expected, f"worker {worker} was never asked for"
         if worker in self._members:
             self._members[worker].is_gone = True
         assert self._restarts is not None, f"worker {worker} cannot be replaced"
@@ -437,6 +443,7 @@ class JobCore:
         if self.phase is not Phase.RESOLVING_EPOCH:
             return []
         assert self._is_recovering, "a job that has not been interrupted is settled"
+        assert self._snapshot is None, f"{self._snapshot} was settled before {snapshot}"
         self._snapshot = snapshot
         deployed = self._deploy_if_possible()
         if not deployed:
@@ -556,6 +563,7 @@ class JobCore:
 
     def _end_if_everybody_left(self) -> list[Command]:
         assert self.outcome is not None
+        assert self.phase is Phase.STOPPING, f"it ended while {self.phase.name}"
         is_everybody_gone = all(
             worker in self._exited
             or (worker in self._members and self._members[worker].is_gone)

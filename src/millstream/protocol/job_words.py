@@ -51,6 +51,7 @@ def restored_words(restored: list[tuple[int, int]]) -> str:
     """
     size = sum(each for each, _ in restored)
     longest_ns = max((each for _, each in restored), default=0)
+    assert min(size, longest_ns) >= 0, f"{restored} was restored"
     return f", {size:,} bytes restored in {longest_ns / 1e9:.3f} s" if size else ""
 
 
@@ -62,8 +63,10 @@ def outcome_words(outcome: Outcome) -> tuple[str, Severity]:
         case OutcomeKind.CANCELLED:
             return f"the job was cancelled: {outcome.reason}", Severity.INFO
         case OutcomeKind.STOPPED:
+            assert outcome.reason, f"it was stopped behind no epoch: {outcome}"
             return f"the job was stopped behind {outcome.reason}", Severity.INFO
         case OutcomeKind.FAILED:
+            assert outcome.error, f"it failed without an error: {outcome}"
             text = f"the job failed with {outcome.error}: {outcome.reason}"
             return text, Severity.ERROR
     assert_never(outcome.kind)
@@ -85,6 +88,9 @@ def unreleased_words(grace_ns: int) -> str:
 
 def unregistered_words(count: int, wanted: int, launch_ns: int) -> str:
     """Say that workers did not come in time."""
+    assert 0 <= count < wanted, (
+        f"{count} of {wanted} workers came, and some are missing"
+    )
     return (
         f"only {count} of {wanted} workers registered within {launch_ns / 1e9:g} s; free "
         f"{wanted - count} more task slots in Spark, ask for fewer workers, or raise "
@@ -94,6 +100,7 @@ def unregistered_words(count: int, wanted: int, launch_ns: int) -> str:
 
 def unconnected_words(ready: int, wanted: int, launch_ns: int) -> str:
     """Say that workers did not reach each other in time."""
+    assert 0 <= ready <= wanted, f"{ready} of {wanted} workers are ready"
     return (
         f"only {ready} of {wanted} workers reached all others within "
         f"{launch_ns / 1e9:g} s; check that the executors' hosts can connect to each "

@@ -364,6 +364,7 @@ FROM_WORKERS: frozenset[type[object]] = frozenset(KINDS) - FROM_COORDINATOR | {
 def to_wire(message: Message) -> tuple[object, ...]:
     """Return the message as a tuple of plain values, its kind first."""
     kind = type(message)
+    assert kind in _TAGS, f"{kind.__name__} is no message"
     return (_TAGS[kind], *_PLAIN[kind](message))
 
 

@@ -165,10 +165,13 @@ class TaskMetrics:
 
     @staticmethod
     def _with(metrics: TaskMetrics, counts: dict[str, Any]) -> TaskMetrics:
+        assert counts.keys() == set(COUNTERS), f"{counts} are not all counters"
         return replace(metrics, **counts)
 
     def _counts(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in COUNTERS}
+        counts = {name: getattr(self, name) for name in COUNTERS}
+        assert min(counts.values()) >= 0, f"less than nothing was counted: {counts}"
+        return counts
 
 
 COUNTERS = tuple(f.name for f in fields(TaskMetrics) if "is_counter" in f.metadata)

@@ -83,6 +83,7 @@ class Orders:
         self._worker = worker
         self._task_count = task_count
         self._stages = frozenset(stages)
+        assert self._stages, "a job without stages has nobody to order about"
         self._has_store = has_store
         self._generation = 0
         #: The last epoch that is complete, and the last one that was opened.
@@ -145,6 +146,7 @@ class Orders:
             f"{len(deploy.placement)} of {self._task_count} task indexes are placed",
         )
         strangers = set(deploy.placement) - members
+        assert self._worker in members, f"worker {self._worker} is not among {members}"
         _expect(not strangers, f"tasks are placed on {strangers}, who are no members")
         self._check_snapshot(deploy.snapshot)
         self._generation = deploy.generation
@@ -185,6 +187,7 @@ class Orders:
                 _expect(
                     not unknown and self._has_store, f"no stages {unknown} to merge"
                 )
+        assert self._complete <= self._opened, f"{message} completes what is not open"
 
     def _take_announced(self, wire: BarrierForm) -> None:
         assert self._generation > 0, f"{wire} is opened, and nothing is deployed"

@@ -87,6 +87,7 @@ class Restarts:
         if self._calm_epochs >= CALM_EPOCHS or is_calm:
             self._losses, self._calm_epochs = 0, 0
             self._failures.clear()
+        assert self._calm_epochs < CALM_EPOCHS, f"{self._calm_epochs} epochs were calm"
 
     def count_failure(self, report: Failed, now_ns: int) -> int:
         """Count a failure; return how often it came."""
@@ -97,6 +98,7 @@ class Restarts:
 
     def count_loss(self, now_ns: int, *, what: str) -> str:
         """Count a loss of a job that has begun; say why it is one too many, or nothing."""
+        assert self._losses <= LOSSES_MAX, f"the job had to end before {what}"
         self._disturb(now_ns)
         self._losses += 1
         if self._losses <= LOSSES_MAX:
@@ -107,12 +109,15 @@ class Restarts:
         )
 
     def _disturb(self, now_ns: int) -> None:
+        calm_ns = self._calm_since_ns
+        assert now_ns >= calm_ns, f"it was calm since {calm_ns}, and is {now_ns}"
         self._calm_epochs, self._calm_since_ns = 0, now_ns
 
     def count_start(self, worker: PeerId, replacement: PeerId, reason: str) -> str:
         """Count a loss before the job has begun; say why it is one too many, or nothing."""
         assert replacement not in self._lost_starts, f"{replacement} came before"
         tries = self._lost_starts.pop(worker, 0) + 1
+        assert tries <= self.restarts_max + 1, f"worker {worker} was tried too often"
         self._lost_starts[replacement] = tries
         if tries <= self.restarts_max:
             return ""

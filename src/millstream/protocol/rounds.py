@@ -232,6 +232,9 @@ class Head:
         if self.phase is not HeadPhase.COLLECTING:
             # After a recovery the input ends a second time.
             return False
+        assert self.is_free or self.decided == self.begun, (
+            f"the input ended in round {self.decided} of those after {self.begun}"
+        )
         self.phase = HeadPhase.WAITING
         return True
 
@@ -249,6 +252,7 @@ class Head:
         self.phase = HeadPhase.GIVING if decision.is_over else HeadPhase.REPLAYING
         if decision.is_over:
             self.begun = decision.number
+        assert self.begun <= self.decided, f"{self.begun} is ahead of {decision}"
         return True
 
     def replayed(self) -> bool:
@@ -264,6 +268,7 @@ class Head:
             msg = "a round came back before it was given to the body"
             raise RemoteProtocolError(msg)
         self._expect(HeadPhase.RETURNING)
+        assert self.does_return, f"round {self.decided} came back, and nothing does"
         self.phase = HeadPhase.COLLECTING if self.is_free else HeadPhase.WAITING
         return True
 
@@ -276,6 +281,7 @@ class Head:
     def resume(self, decided: int, begun: int) -> None:
         """Go on from where all heads were at a cut, however many there were."""
         assert 0 <= begun <= decided, f"no head was at decisions {begun} and {decided}"
+        assert self.decided <= decided, f"{self.decided} is done, {decided} comes back"
         self.decided, self.begun = decided, begun
         is_between = decided > begun
         self.phase = HeadPhase.WAITING if is_between else HeadPhase.COLLECTING
@@ -319,7 +325,9 @@ class LoopDecider(ABC):
     @property
     def is_unread(self) -> bool:
         """Whether nobody reads what leaves the loop."""
-        return len(self._unread) == self.head_count
+        unread = len(self._unread)
+        assert unread <= self.head_count, f"{unread} of {self.head_count} are unread"
+        return unread == self.head_count
 
     @abstractmethod
     def announce(self, barrier: Barrier) -> list[ToHeads]:
@@ -356,7 +364,9 @@ class LoopDecider(ABC):
             raise RemoteProtocolError(msg)
 
     def _judge_known(self) -> list[ToHeads]:
-        if len(self._parts) < self.head_count:
+        ready = len(self._parts)
+        assert ready <= self.head_count, f"{ready} of {self.head_count} are ready"
+        if ready < self.head_count:
             return []
         return self._judge_parts([self._parts[head] for head in sorted(self._parts)])
 
@@ -428,6 +438,7 @@ class Decider(LoopDecider):
     def end_round(self, results: Value) -> list[ToHeads]:
         """Judge a round."""
         assert self.round > 0, f"a round ended after {self.last}, and none was begun"
+        assert self.last is not None, f"round {self.round} was begun by nobody"
         self.value, is_enough = self.judge(self.value, results)
         # Fewer may be asked for than had been done before a recovery.
         is_last = self.rounds_max is not None and self.round >= self.rounds_max
@@ -439,15 +450,19 @@ class Decider(LoopDecider):
 
     def repeat(self) -> list[ToHeads]:
         """Tell the last decision again, after a recovery."""
+        is_over = self.last is None or self.last.is_over
+        assert is_over == (self.round == 0), f"round {self.round} follows {self.last}"
         self._parts.clear()
         is_held = self.has_open_sides and self.round > 0
         return [] if self.last is None or is_held else [self.last]
 
     def _judge_parts(self, parts: list[Value]) -> list[ToHeads]:
+        assert len(parts) == self.head_count, f"{len(parts)} of {self.head_count} heads"
         return self._begin() if self.round == 0 else self.end_round(parts)
 
     def _begin(self) -> list[ToHeads]:
         assert len(self._parts) == self.head_count, "not all heads are ready to begin"
+        assert self.round == 0, f"round {self.round} is under way, and begins"
         is_over = self.is_unread or self.rounds_max == 0
         if self.has_open_sides and not is_over:
             return []
@@ -493,6 +508,7 @@ class RoundsSoFar:
         self.done += 1
         self.history.append(_shown(value))
         del self.history[:-length_max]
+        assert len(self.history) <= self.done, f"{self.done} rounds: {self.history}"
 
 
 def _shown(value: object) -> float | str:

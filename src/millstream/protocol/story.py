@@ -103,7 +103,9 @@ class Story:
 
     def entries(self) -> list[StoryEntry]:
         """Return what is kept, oldest first."""
-        return sorted([*self._routine, *self._grave], key=lambda d: d.number)
+        kept = sorted([*self._routine, *self._grave], key=lambda d: d.number)
+        assert len(kept) <= self._count, f"{len(kept)} of {self._count} are kept"
+        return kept
 
     def lines(self) -> tuple[str, ...]:
         """Return what is kept in words, with seconds since the beginning."""

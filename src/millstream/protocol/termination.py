@@ -127,6 +127,9 @@ class ProbeState:
 
     def end(self) -> None:
         """Note that the probe has come back on all channels."""
+        assert self._returned or self._least == END_OF_TIME, (
+            f"no row came back, and the least of them is {self._least}"
+        )
         self._last = ProbeReport(self._returned, self._least, self._last.before)
         self._returned, self._least = 0, END_OF_TIME
 
@@ -181,6 +184,7 @@ class TerminationDetector(LoopDecider):
         if self.is_unread or (is_quiet and self._probe.asks_flush):
             return self._decided(TerminationProbe(watermark), is_over=True)
         quiet = self._probe.quiet + 1 if is_quiet else 0
+        assert quiet <= _QUIET_PROBES, f"{quiet} probes were quiet, and none flushed"
         return self._decided(TerminationProbe(watermark, quiet, quiet >= _QUIET_PROBES))
 
     def _watermark(self, parts: list[ProbeReport]) -> Watermark:
@@ -203,6 +207,8 @@ class TerminationDetector(LoopDecider):
     ) -> list[ToHeads]:
         told, watermark = self._probe.watermark, probe.watermark
         assert watermark.time >= told.time, f"time falls from {told} to {watermark}"
+        is_due = probe.quiet >= _QUIET_PROBES
+        assert probe.asks_flush == is_due, f"a flush after {probe.quiet} quiet probes"
         self._probe = probe
         return [self._next_decision(probe, is_over=is_over)]
 

@@ -86,7 +86,9 @@ class EventTime(Generic[I]):
     @property
     def watermark(self) -> Watermark:
         """What the task may send now."""
-        is_idle = bool(self._watermarks) and len(self._idle) == len(self._watermarks)
+        idle, inputs = len(self._idle), len(self._watermarks)
+        assert idle <= inputs, f"{idle} of {inputs} inputs are idle"
+        is_idle = inputs > 0 and idle == inputs
         return Watermark(self._time, is_idle)
 
     def note(self, source: I, watermark: Watermark) -> None:
