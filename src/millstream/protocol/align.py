@@ -294,7 +294,7 @@ class Aligner:
     def _handle_early(
         self, event: BarrierArrived | BatchArrived | ChannelEnded
     ) -> list[Command]:
-        assert self.phase is not Phase.RUNNING, f"{event} is early, and none passes"
+        assert self.phase is not Phase.RUNNING, f"{event.channel} waits for nothing"
         self._check_known(event.channel)
         if event.channel not in self._marked:
             msg = (
@@ -381,7 +381,7 @@ class Aligner:
             raise RemoteProtocolError(msg)
         assert self.phase is Phase.RUNNING, f"{self._barrier} passes, and {barrier} too"
         left = [*self._marked, *self._held, *self._logged, *self._put_off]
-        assert not left, f"something is left of epoch {self._last_epoch}: {left}"
+        assert not left, f"{len(left)} are left of epoch {self._last_epoch}"
         self.phase, self._barrier = Phase.ALIGNING, barrier
         self._last_epoch = barrier.epoch
         self._announced = [b for b in self._announced if b.epoch > barrier.epoch]

@@ -160,7 +160,9 @@ class JobCore:
         self._grace_ns = grace_ns
         self._stop_deadline_ns = 0
         assert self._expected, "a job needs a worker"
-        assert sorted(set(self._expected)) == self._expected, f"{self._expected}"
+        assert sorted(set(self._expected)) == self._expected, (
+            f"every worker has an id that nobody had before, not {self._expected}"
+        )
         assert min(launch_ns, lease_ns, grace_ns) >= 0, "no time is negative"
 
     @property
@@ -276,7 +278,7 @@ class JobCore:
         is_waiting = self.phase in {Phase.REGISTERING, Phase.RESOLVING_EPOCH}
         if not is_waiting or self._snapshot is None or len(self.members) < needed:
             return []
-        assert self.outcome is None, f"{self.outcome}, and it is deployed"
+        assert self.outcome is None, f"{self.outcome.kind}, and it is deployed"
         self.phase = Phase.CONNECTING
         self._absences.clear_suspects()
         self._launch_deadline_ns = self._now_ns + self._launch_ns
@@ -352,7 +354,9 @@ class JobCore:
 
     def _handle_failed(self, report: Failed) -> list[Command]:
         is_late = report.generation != self.generation
-        assert report.generation <= self.generation, f"{report} has not begun"
+        assert report.generation <= self.generation, (
+            f"generation {report.generation} has not begun"
+        )
         if self._restarts is None or report.kind not in LASTING:
             return self._fail(report.kind, report.text, report)
         if is_late or self.phase not in {Phase.CONNECTING, Phase.RUNNING}:

@@ -63,10 +63,10 @@ def outcome_words(outcome: Outcome) -> tuple[str, Severity]:
         case OutcomeKind.CANCELLED:
             return f"the job was cancelled: {outcome.reason}", Severity.INFO
         case OutcomeKind.STOPPED:
-            assert outcome.reason, f"it was stopped behind no epoch: {outcome}"
+            assert outcome.reason, "a job is stopped behind an epoch"
             return f"the job was stopped behind {outcome.reason}", Severity.INFO
         case OutcomeKind.FAILED:
-            assert outcome.error, f"it failed without an error: {outcome}"
+            assert outcome.error, f"it failed without an error: {outcome.reason}"
             text = f"the job failed with {outcome.error}: {outcome.reason}"
             return text, Severity.ERROR
     assert_never(outcome.kind)

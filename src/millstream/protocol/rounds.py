@@ -252,7 +252,7 @@ class Head:
         self.phase = HeadPhase.GIVING if decision.is_over else HeadPhase.REPLAYING
         if decision.is_over:
             self.begun = decision.number
-        assert self.begun <= self.decided, f"{self.begun} is ahead of {decision}"
+        assert self.begun <= self.decided, f"{self.begun} is ahead of {self.decided}"
         return True
 
     def replayed(self) -> bool:
@@ -451,7 +451,7 @@ class Decider(LoopDecider):
     def repeat(self) -> list[ToHeads]:
         """Tell the last decision again, after a recovery."""
         is_over = self.last is None or self.last.is_over
-        assert is_over == (self.round == 0), f"round {self.round} follows {self.last}"
+        assert is_over == (self.round == 0), f"round {self.round}, is over: {is_over}"
         self._parts.clear()
         is_held = self.has_open_sides and self.round > 0
         return [] if self.last is None or is_held else [self.last]
