@@ -7,6 +7,7 @@ that pass prove little.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -164,6 +165,7 @@ def test_silence_that_nobody_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its lease a coordinator waits for ever for a worker that is cut off."""
     flow = word_count().flow
     cluster = cluster_of(flow, is_exit_reported=False, source_batch_rows=4)
+    cluster.options = replace(cluster.options, turns_max=50_000)
     handle = JobCore._handle_time
 
     def deaf(self: JobCore, now_ns: int) -> list[Any]:
