@@ -183,6 +183,8 @@ class Tasks:
         self.told: list[Any] = []
         self.segments: list[Segment] = []
         self.epoch = 0
+        #: Whether other tasks took the last snapshot, so that nothing builds on it.
+        self.is_rebasing = False
         self.operators = [self.made()]
 
     def made(self) -> ProcessOperator:
@@ -223,6 +225,9 @@ class Tasks:
         if self.settings is None:
             return
         since, self.epoch = self.epoch, self.epoch + 1
+        if self.is_rebasing:
+            since, self.segments = 0, []
+        self.is_rebasing = width != len(self.operators)
         for index, operator in enumerate(self.operators):
             assert operator.state is not None
             capture = operator.state.capture(Epoch(self.epoch), Epoch(since))
