@@ -284,7 +284,7 @@ def test_swarm_comes_to_every_rare_branch_of_recovery(
     visits = Visits(monkeypatch, RARE_BRANCHES)
     often(monkeypatch, FaultKind.DAMAGE, is_driver=False)
 
-    for seeds in pieces(range(5_000, 5_080)):
+    for seeds in pieces(range(5_000, 5_400)):
         for make in (counted, stateful, scanned):
             if visits.missing:
                 assert failures_of(make.__name__, seeds) == []
